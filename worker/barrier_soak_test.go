@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -284,6 +285,11 @@ func (o *soakWorker) die() {
 // disturb breaks things until ctx ends.
 func (d *soakRun) disturb(ctx context.Context) {
 	requests := []int32{zkserver.OpMulti, zkserver.OpExists, zkserver.OpGetData, zkserver.OpGetChildren2}
+	arms := map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
+		"before":     (*zkserver.Proxy).BeforeSend,
+		"reply lost": (*zkserver.Proxy).DropReply,
+		"after":      (*zkserver.Proxy).AfterReply,
+	}
 	kinds := []string{"before", "reply lost", "after", "cut", "death"}
 	leaderDies := time.NewTimer(20 * time.Second)
 	defer leaderDies.Stop()
@@ -301,7 +307,9 @@ func (d *soakRun) disturb(ctx context.Context) {
 		case "death":
 			o.die()
 		default:
-			cutNth(p, arms[kind], 1+rand.Int32N(3), requests[rand.IntN(len(requests))])
+			arm, n, of := arms[kind], 1+rand.Int32N(3), requests[rand.IntN(len(requests))]
+			var seen atomic.Int32
+			arm(p, func(op int32, _ []byte) bool { return op == of && seen.Add(1) == n })
 		}
 		select {
 		case <-ctx.Done():

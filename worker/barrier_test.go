@@ -38,10 +38,7 @@ func slowTeam(t *testing.T, n int, timeout time.Duration) (*zkserver.Proxy, []*w
 	t.Helper()
 	proxy := newProxy(t)
 	j, _ := newJob(t, n)
-	slow, err := worker.Join(t.Context(), dialFor(t, timeout, proxy.Addr()), config(j, "w-0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	slow := joinIn(t, dialFor(t, timeout, proxy.Addr()), config(j, "w-0"))
 	ms := []*worker.Member{slow}
 	for i := 1; i < n; i++ {
 		ms = append(ms, join(t, j, fmt.Sprint("w-", i)))
@@ -275,10 +272,7 @@ func TestArrivalSurvivesTheProcess(t *testing.T) {
 	t.Parallel()
 	j, _ := newJob(t, 2)
 	s := dial(t)
-	m, err := worker.Join(t.Context(), s, config(j, "w-0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, s, config(j, "w-0"))
 	other := join(t, j, "w-1")
 	first := at(t, m, worker.Barrier{Name: "b"})
 	awaitArrivals(t, dial(t), roundDir(m, "b", 0), 1)
@@ -300,10 +294,7 @@ func TestLiveArrivalEndsWithTheSession(t *testing.T) {
 	t.Parallel()
 	j, _ := newJob(t, 3)
 	s, observer := dial(t), dial(t)
-	m, err := worker.Join(t.Context(), s, config(j, "w-0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, s, config(j, "w-0"))
 	ms := []*worker.Member{m, join(t, j, "w-1"), join(t, j, "w-2")}
 	dir := roundDir(m, znode.StartBarrier, 0)
 	start := func(m *worker.Member) <-chan error {
@@ -394,10 +385,7 @@ func TestArrivalsDoNotContend(t *testing.T) {
 	calls := []<-chan error{at(t, join(t, j, "w-0"), b)}
 	var rest []*worker.Member
 	for i := 1; i < n; i++ {
-		m, err := worker.Join(t.Context(), s, config(j, fmt.Sprint("w-", i)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := joinIn(t, s, config(j, fmt.Sprint("w-", i)))
 		rest = append(rest, m)
 	}
 	awaitArrivals(t, s, roundDir(rest[0], "b", 0), 1)
@@ -513,10 +501,7 @@ func TestCallKeepsItsAttempt(t *testing.T) {
 	t.Parallel()
 	j, _ := newJob(t, 2)
 	s := dial(t)
-	m, err := worker.Join(t.Context(), s, config(j, "w-0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, s, config(j, "w-0"))
 	other := join(t, j, "w-1")
 	b := worker.Barrier{Name: "b", Round: num(0), Retry: true}
 	mine := b
@@ -545,10 +530,7 @@ func TestArrivalAtAnAttemptSurvivesTheProcess(t *testing.T) {
 	t.Parallel()
 	j, _ := newJob(t, 2)
 	s, observer := dial(t), dial(t)
-	m, err := worker.Join(t.Context(), s, config(j, "w-0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, s, config(j, "w-0"))
 	other := join(t, j, "w-1")
 	b := worker.Barrier{Name: "b", Retry: true}
 	abortedAt(t, 1, []int{1}, at(t, m, hasty(b)))

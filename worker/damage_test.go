@@ -58,10 +58,7 @@ func newDamaged(t *testing.T, d damage) *damaged {
 	var lost []*zkconn.Session
 	for i := range d.joined {
 		s := dial(t)
-		m, err := worker.Join(t.Context(), s, config(j, fmt.Sprint("w-", i)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := joinIn(t, s, config(j, fmt.Sprint("w-", i)))
 		if i < d.live {
 			f.live = append(f.live, m)
 		} else {
@@ -281,10 +278,7 @@ func TestALossWhileDamaged(t *testing.T) {
 			t.Parallel()
 			f := newDamaged(t, damage{part, 0, 0})
 			s := dial(t)
-			m, err := worker.Join(t.Context(), s, config(f.job, "w-0"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := joinIn(t, s, config(f.job, "w-0"))
 			f.delete(part)
 			s.Close()
 			<-m.Context().Done()

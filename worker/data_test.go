@@ -64,10 +64,7 @@ func TestAValueIsWaitedForWithAWatch(t *testing.T) {
 	t.Parallel()
 	j, _ := newJob(t, 2)
 	first, proxy := join(t, j, "w0"), newProxy(t)
-	m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, dial(t, proxy.Addr()), config(j, "w1"))
 	var reads atomic.Int64
 	armed := make(chan struct{})
 	watching := sync.OnceFunc(func() { close(armed) })
@@ -148,33 +145,6 @@ func TestLimitsOfValues(t *testing.T) {
 		t.Errorf("%d shared bytes are taken after giving back %d", n, taken)
 	}
 	publish(t, m, "k2", string(full[:2*left]))
-}
-
-// TestPublishingWithACutConnection: each value is there, and takes its room once.
-func TestPublishingWithACutConnection(t *testing.T) {
-	t.Parallel()
-	j, _ := newJob(t, 2000)
-	proxy := newProxy(t)
-	m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	publish(t, m, "large", string(make([]byte, worker.MaxData/2/2000))) // from now on it takes shared room
-	before := shared(t, j, m)
-	value := string(make([]byte, 1000))
-	for fault, arm := range arms {
-		key := "k-" + fault[:3]
-		cut := arm(proxy, func(op int32, req []byte) bool { return isMulti(op, req) && mentions(req, "/"+key) })
-		publish(t, m, key, value)
-		<-cut
-		if got := values(t, m, key, 0); string(got[0].Value) != value {
-			t.Errorf("%s: %+v", fault, got)
-		}
-	}
-	publish(t, m, "k", value)
-	if each := (shared(t, j, m) - before) / 4; each < 1000 || each > 1500 || before+4*each != shared(t, j, m) {
-		t.Errorf("%d shared bytes are taken, and %d before four values", shared(t, j, m), before)
-	}
 }
 
 // shared is how many bytes are taken of the room that the workers share.
@@ -320,10 +290,7 @@ func TestRollIsWrittenOnceAllHaveJoined(t *testing.T) {
 				if i < 2 {
 					c.Info.Node = znode.Node{IP: "10.0.0.1", Rack: "r1", Datacenter: "d1"}
 				}
-				m, err := worker.Join(t.Context(), dial(t), c)
-				if err != nil {
-					t.Fatal(err)
-				}
+				m := joinIn(t, dial(t), c)
 				if i < 2 {
 					if err := m.WriteRoll(t.Context()); err != nil {
 						t.Error(err)
@@ -353,36 +320,6 @@ func TestRollIsWrittenOnceAllHaveJoined(t *testing.T) {
 	}
 }
 
-// TestRollWithEveryOperationCut: it is written once, whatever happens to the connection of the last worker to join.
-func TestRollWithEveryOperationCut(t *testing.T) {
-	t.Parallel()
-	for kind, fault := range arms {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			for n, cut := int32(1), true; cut; n++ {
-				j, _ := newJob(t, 2)
-				join(t, j, "w-0")
-				proxy := newProxy(t)
-				s := dial(t, proxy.Addr())
-				_, disarm := cutNth(proxy, fault, n, zkserver.OpMulti, zkserver.OpExists, zkserver.OpGetData)
-				c := config(j, "w-1")
-				c.Info.Port++
-				m, err := worker.Join(t.Context(), s, c)
-				if err == nil {
-					err = m.WriteRoll(t.Context())
-				}
-				if err != nil {
-					t.Errorf("request %d cut: %v", n, err)
-				}
-				cut = disarm()
-				if _, ws, version := roll(t, j); len(ws) != 2 || version != 1 {
-					t.Errorf("request %d cut: roll %v, version %d", n, ws, version)
-				}
-			}
-		})
-	}
-}
-
 // TestRollThatDoesNotFit is not written: the Record says so, and peers are found by id.
 func TestRollThatDoesNotFit(t *testing.T) {
 	t.Parallel()
@@ -397,10 +334,7 @@ func TestRollThatDoesNotFit(t *testing.T) {
 	for i := range n {
 		c := config(j, fmt.Sprint("w-", i))
 		c.Info.Ports = large
-		m, err := worker.Join(t.Context(), s, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := joinIn(t, s, c)
 		last = m
 	}
 	for range 2 {

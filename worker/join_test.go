@@ -192,10 +192,7 @@ func TestJoinOfALeftover(t *testing.T) {
 			crash(t, j, "w0")
 			c := config(j, "w1")
 			c.Waiting = func(string) { revive(j) }
-			m, err := worker.Join(t.Context(), dial(t), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := joinIn(t, dial(t), c)
 			want := map[string]int{"w0": 0, "w1": 1}
 			if name == "new generation" {
 				want = map[string]int{"w1": 0}
@@ -234,10 +231,7 @@ func TestJoinOfATerminatingJob(t *testing.T) {
 			create(t, store, j)
 		}
 	}
-	again, err := worker.Join(t.Context(), dial(t), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := joinIn(t, dial(t), c)
 	if again.ID != 0 || again.Generation == m.Generation {
 		t.Errorf("joined as %d, in the old generation: %v", again.ID, again.Generation == m.Generation)
 	}
@@ -466,10 +460,7 @@ func TestRejoinKeepsTheID(t *testing.T) {
 	s := dial(t)
 	want := map[string]int{}
 	for i := range n {
-		m, err := worker.Join(t.Context(), s, config(j, fmt.Sprint("w", i)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := joinIn(t, s, config(j, fmt.Sprint("w", i)))
 		want[m.Identity] = m.ID
 	}
 	s.Close()
@@ -486,10 +477,7 @@ func TestRejoinKeepsTheID(t *testing.T) {
 		searched.Store(0)
 		c := config(j, fmt.Sprint("w", i))
 		c.Info.Port = 8000 + i
-		m, err := worker.Join(t.Context(), s, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := joinIn(t, s, c)
 		if m.ID != want[m.Identity] {
 			t.Errorf("%s came back as %d, was %d", m.Identity, m.ID, want[m.Identity])
 		}
@@ -517,10 +505,7 @@ func TestTakeover(t *testing.T) {
 	t.Parallel()
 	j, _ := newJob(t, 1)
 	s := dial(t)
-	old, err := worker.Join(t.Context(), s, config(j, "w0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := joinIn(t, s, config(j, "w0"))
 	c := config(j, "w0")
 	c.Takeover = worker.TakeoverFail
 	if _, err := worker.Join(t.Context(), dial(t), c); !errors.Is(err, worker.ErrHeld) {
@@ -533,10 +518,7 @@ func TestTakeover(t *testing.T) {
 		}
 		s.Close()
 	}
-	m, err := worker.Join(t.Context(), dial(t), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, dial(t), c)
 	if m.ID != old.ID {
 		t.Errorf("id %d, was %d", m.ID, old.ID)
 	}
@@ -591,10 +573,7 @@ func lose(t *testing.T, c worker.Config) *worker.Member {
 	t.Helper()
 	proxy := newProxy(t)
 	s := dial(t, proxy.Addr())
-	m, err := worker.Join(t.Context(), s, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, s, c)
 	proxy.Refuse(true)
 	proxy.Cut()
 	s.Close()
@@ -656,30 +635,6 @@ func dropForGood(proxy *zkserver.Proxy) (fired <-chan struct{}) {
 	})
 }
 
-func TestRejoinWithEveryOperationCut(t *testing.T) {
-	t.Parallel()
-	for fault, arm := range faults() {
-		for i := range 5 { // sync, claim, live znode, transaction, and watching
-			t.Run(fmt.Sprint(fault, "/", i), func(t *testing.T) {
-				j, store := newJob(t, 2)
-				m := lose(t, config(j, "w0"))
-				proxy := newProxy(t)
-				s := dial(t, proxy.Addr())
-				cut := arm(proxy, nth(i))
-				again, err := m.Rejoin(t.Context(), s)
-				if err != nil {
-					t.Fatal(err)
-				}
-				<-cut
-				revive(t, dial(t), again)
-				if o := look(t, store, j); again.ID != 0 || o.Live != 1 || job.Joined(o) != 1 {
-					t.Errorf("rejoined as %d, observed %+v", again.ID, o)
-				}
-			})
-		}
-	}
-}
-
 func TestRejoinAfterATakeoverIsFenced(t *testing.T) {
 	t.Parallel() // the other waits until the lost session has expired
 	j, store := newJob(t, 2)
@@ -700,10 +655,7 @@ func TestRejoinLearnsOfAnUnansweredCompletion(t *testing.T) {
 			j, store := newJob(t, n)
 			proxy := newProxy(t)
 			s := dial(t, proxy.Addr())
-			m, err := worker.Join(t.Context(), s, config(j, "w0"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := joinIn(t, s, config(j, "w0"))
 			observer := dial(t)
 			rig.Await(t, "the id is told", func() bool {
 				body, _, err := observer.Get(t.Context(), znode.Live(j.Root, j.Name, "w0"))
@@ -734,10 +686,7 @@ func TestRejoinAfterTerminate(t *testing.T) {
 	j, store := newJob(t, 2)
 	proxy := newProxy(t)
 	s := dial(t, proxy.Addr())
-	m, err := worker.Join(t.Context(), s, config(j, "w0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, s, config(j, "w0"))
 	observer := dial(t)
 	rig.Await(t, "the id is told", func() bool {
 		stat, _, err := observer.Exists(t.Context(), znode.Live(j.Root, j.Name, "w0"))

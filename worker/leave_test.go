@@ -79,10 +79,7 @@ func TestLastToCompleteDoesWhatOnCompleteSays(t *testing.T) {
 			for i := range n {
 				c := config(j, fmt.Sprint("w", i))
 				c.Run = "monday"
-				m, err := worker.Join(t.Context(), dial(t), c)
-				if err != nil {
-					t.Fatal(err)
-				}
+				m := joinIn(t, dial(t), c)
 				members[i] = m
 			}
 			var all sync.WaitGroup
@@ -144,10 +141,7 @@ func TestLastCannotPutTheJobBack(t *testing.T) {
 	j, store := newJob(t, 1)
 	proxy := newProxy(t)
 	s := dial(t, proxy.Addr())
-	m, err := worker.Join(t.Context(), s, config(j, "w0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, s, config(j, "w0"))
 	proxy.AfterReply(func(_ int32, req []byte) bool {
 		if completes(req) {
 			proxy.Refuse(true) // it never comes back
@@ -185,10 +179,7 @@ func TestCrashedLastWorker(t *testing.T) {
 	proxy := newProxy(t)
 	s := dial(t, proxy.Addr())
 	complete(t, join(t, j, "w0"))
-	last, err := worker.Join(t.Context(), s, config(j, "w1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := joinIn(t, s, config(j, "w1"))
 	done := ""
 	fired := proxy.BeforeSend(func(op int32, req []byte) bool { // the reset, which is after the completion
 		if isMulti(op, req) && done == "" && completes(req) {
@@ -221,21 +212,16 @@ func TestExpiryInEachPhase(t *testing.T) {
 	t.Parallel()
 	j, store := newJob(t, 3)
 	s0, s1 := dial(t), dial(t)
-	m0, err := worker.Join(t.Context(), s0, config(j, "w0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m0 := joinIn(t, s0, config(j, "w0"))
 	s0.Close() // while it waits for the others
 	<-m0.Context().Done()
 	m0 = join(t, j, "w0")
-	m1, err := worker.Join(t.Context(), s1, config(j, "w1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m1 := joinIn(t, s1, config(j, "w1"))
 	complete(t, m0)
 	s1.Close() // while its command runs, which goes on
 	<-m1.Context().Done()
-	if m1, err = m1.Rejoin(t.Context(), dial(t)); err != nil {
+	m1, err := m1.Rejoin(t.Context(), dial(t))
+	if err != nil {
 		t.Fatal(err)
 	}
 	m2 := join(t, j, "w2")
@@ -290,10 +276,7 @@ func TestACLOfTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	create(t, store, j)
-	m, err := worker.Join(t.Context(), s, config(j, "w0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, s, config(j, "w0"))
 	stranger := dial(t)
 	for _, path := range []string{
 		znode.Live(j.Root, j.Name, "w0"),
@@ -315,10 +298,7 @@ func completeAndDie(t *testing.T, c worker.Config) {
 	t.Helper()
 	proxy := newProxy(t)
 	s := dial(t, proxy.Addr())
-	m, err := worker.Join(t.Context(), s, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, s, c)
 	proxy.AfterReply(func(_ int32, req []byte) bool {
 		if completes(req) {
 			proxy.Refuse(true) // it never comes back

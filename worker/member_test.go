@@ -62,10 +62,7 @@ func TestAnAddressThatIsAdvertisedLater(t *testing.T) {
 	t.Parallel()
 	j, _ := newJob(t, 2)
 	proxy := newProxy(t)
-	m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, dial(t, proxy.Addr()), config(j, "w0"))
 	peer := join(t, j, "w1")
 	sees(t, peer, "127.0.0.1:7000")
 	advertise(t, m, "gpu-3.cluster.local", 29500)
@@ -105,35 +102,13 @@ func TestAnAddressThatIsAdvertisedLater(t *testing.T) {
 	sees(t, peer, "127.0.0.1:7000")
 }
 
-// TestAdvertisingWithACutConnection: peers see one address in both places.
-func TestAdvertisingWithACutConnection(t *testing.T) {
-	t.Parallel()
-	for fault, arm := range arms {
-		t.Run(fault, func(t *testing.T) {
-			j, _ := newJob(t, 1)
-			proxy := newProxy(t)
-			m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w0"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			cut := arm(proxy, func(op int32, req []byte) bool { return isMulti(op, req) && mentions(req, "late") })
-			advertise(t, m, "late", 1)
-			<-cut
-			sees(t, m, "late:1")
-		})
-	}
-}
-
 // TestAnAddressWhoseReplyIsLostForGood is written again by the rejoin: it may not have been committed.
 func TestAnAddressWhoseReplyIsLostForGood(t *testing.T) {
 	t.Parallel()
 	j, _ := newJob(t, 1)
 	proxy := newProxy(t)
 	s := dial(t, proxy.Addr())
-	m, err := worker.Join(t.Context(), s, config(j, "w0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, s, config(j, "w0"))
 	cut := proxy.BeforeSend(func(op int32, req []byte) bool {
 		if !isMulti(op, req) || !mentions(req, "late") {
 			return false
@@ -224,10 +199,7 @@ func TestTakenOverWorkerIsFenced(t *testing.T) {
 	t.Parallel()
 	j, store := newJob(t, 2)
 	proxy := newProxy(t)
-	old, err := worker.Join(t.Context(), dialFor(t, time.Minute, proxy.Addr()), config(j, "w0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := joinIn(t, dialFor(t, time.Minute, proxy.Addr()), config(j, "w0"))
 	proxy.Hang(true)
 	if err := dial(t).Delete(t.Context(), znode.Live(j.Root, j.Name, "w0"), -1); err != nil {
 		t.Fatal(err)
@@ -245,10 +217,7 @@ func TestWorkerOfAnEndedGenerationIsFenced(t *testing.T) {
 	t.Parallel()
 	j, store := newJob(t, 1)
 	proxy := newProxy(t)
-	m, err := worker.Join(t.Context(), dialFor(t, time.Minute, proxy.Addr()), config(j, "w0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, dialFor(t, time.Minute, proxy.Addr()), config(j, "w0"))
 	// Deleted by hand while the worker cannot see it, and then replaced: no worker is live.
 	proxy.Hang(true)
 	if err := dial(t).Delete(t.Context(), znode.Live(j.Root, j.Name, "w0"), -1); err != nil {
@@ -370,10 +339,7 @@ func TestForeignWorkerInfo(t *testing.T) {
 		foreign(t, j, "alien-3", first.Generation, good) // whose address does not fit into a text roll
 		c := config(j, "w4")
 		c.Info.Port = 7004
-		last, err := worker.Join(t.Context(), dial(t), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		last := joinIn(t, dial(t), c)
 
 		roll, err := first.Roll(t.Context())
 		if err != nil {
@@ -439,10 +405,7 @@ func TestRestartAfterCompletion(t *testing.T) {
 	j, _ := newJob(t, 2)
 	c := config(j, "w0")
 	c.Run = "monday"
-	m, err := worker.Join(t.Context(), dial(t), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, dial(t), c)
 	if err := m.Complete(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}
@@ -456,10 +419,7 @@ func TestRestartAfterCompletion(t *testing.T) {
 		t.Errorf("the next run came early: %v", err)
 	}
 	c.Identity = "w1"
-	if m, err = worker.Join(t.Context(), dial(t), c); err != nil {
-		t.Fatal(err)
-	}
-	complete(t, m)
+	complete(t, joinIn(t, dial(t), c))
 	for _, c.Identity = range []string{"w0", "w1"} {
 		if _, err := tryJoin(t, c); !errors.Is(err, worker.ErrCompleted) {
 			t.Errorf("%s after the run: %v", c.Identity, err)

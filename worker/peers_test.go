@@ -75,10 +75,7 @@ func TestWaitAllThatIsNotTold(t *testing.T) {
 			t.Parallel()
 			proxy := newProxy(t)
 			j, _ := newJob(t, 2)
-			m, err := worker.Join(t.Context(), dialFor(t, time.Minute, proxy.Addr()), config(j, "w-0"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := joinIn(t, dialFor(t, time.Minute, proxy.Addr()), config(j, "w-0"))
 			proxy.Hang(true)
 			asked := hold(proxy, znode.ID(j.Root, m.Generation, 1), 1, nil)
 			ctx := newDeadline()
@@ -89,7 +86,7 @@ func TestWaitAllThatIsNotTold(t *testing.T) {
 			if answers {
 				proxy.Hang(false)
 			}
-			err = <-wait
+			err := <-wait
 			var absent *worker.AbsentError
 			unknown := errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &absent)
 			if answers && err != nil || !answers && !unknown {
@@ -106,10 +103,7 @@ func TestWaitAllDoesNotPoll(t *testing.T) {
 	const n = 12
 	proxy := newProxy(t)
 	j, _ := newJob(t, n)
-	m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w-0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, dial(t, proxy.Addr()), config(j, "w-0"))
 	last := znode.ID(j.Root, m.Generation, n-1)
 	reads := make(chan int32, 100)
 	tap(proxy, func(op int32, req []byte) {
@@ -162,10 +156,7 @@ func TestWaitAllEndsWithItsCaller(t *testing.T) {
 	t.Parallel()
 	j, _ := newJob(t, 2)
 	s := dial(t)
-	m, err := worker.Join(t.Context(), s, config(j, "w-0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, s, config(j, "w-0"))
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := call(func() error { return m.WaitAll(ctx) })
 	cancel()
@@ -179,37 +170,6 @@ func TestWaitAllEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// TestWaitAllWithEveryOperationCut: a read finds an event that was missed during an outage.
-func TestWaitAllWithEveryOperationCut(t *testing.T) {
-	t.Parallel()
-	for kind, fault := range arms {
-		for n := int32(1); n <= 2; n++ {
-			t.Run(fmt.Sprint(kind, " ", n), func(t *testing.T) {
-				t.Parallel()
-				j, _ := newJob(t, 2)
-				proxy := newProxy(t)
-				m, err := worker.Join(t.Context(), dial(t, proxy.Addr()), config(j, "w-0"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				seen := int32(0)
-				fired := fault(proxy, func(_ int32, req []byte) bool {
-					if mentions(req, znode.ID(j.Root, m.Generation, 1)) {
-						seen++
-					}
-					return seen == n
-				})
-				wait := call(func() error { return m.WaitAll(t.Context()) })
-				join(t, j, "w-1")
-				released(t, wait)
-				if n == 1 {
-					<-fired
-				}
-			})
-		}
-	}
-}
-
 func TestPeersAreFound(t *testing.T) {
 	t.Parallel()
 	j, _ := newJob(t, 3)
@@ -217,10 +177,7 @@ func TestPeersAreFound(t *testing.T) {
 	s := dial(t)
 	c := config(j, "b")
 	c.Info.Port = 7001
-	other, err := worker.Join(t.Context(), s, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := joinIn(t, s, c)
 	want := []worker.Worker{
 		{Identity: "a", Worker: znode.Worker{ID: 0, IP: "127.0.0.1", Port: 7000}},
 		{Identity: "b", Worker: znode.Worker{ID: 1, IP: "127.0.0.1", Port: 7001}},
@@ -287,10 +244,7 @@ func TestWaitingAgainAndAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	m, err := worker.Join(t.Context(), s, config(j, "w0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, s, config(j, "w0"))
 	for i := range 200 {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		err := m.WaitAll(ctx)

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -94,7 +94,12 @@ func config(j job.Job, identity string) worker.Config {
 // join joins in a session of its own.
 func join(t *testing.T, j job.Job, identity string) *worker.Member {
 	t.Helper()
-	m, err := worker.Join(t.Context(), dial(t), config(j, identity))
+	return joinIn(t, dial(t), config(j, identity))
+}
+
+func joinIn(t *testing.T, s *zkconn.Session, c worker.Config) *worker.Member {
+	t.Helper()
+	m, err := worker.Join(t.Context(), s, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,10 +110,7 @@ func join(t *testing.T, j job.Job, identity string) *worker.Member {
 func crash(t *testing.T, j job.Job, identity string) *worker.Member {
 	t.Helper()
 	s := dial(t)
-	m, err := worker.Join(t.Context(), s, config(j, identity))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := joinIn(t, s, config(j, identity))
 	s.Close() // a busy server may not confirm it, and ends the session later
 	<-m.Context().Done()
 	observer := dial(t)
@@ -117,6 +119,20 @@ func crash(t *testing.T, j job.Job, identity string) *worker.Member {
 		return err == nil && !live
 	})
 	return m
+}
+
+func isMulti(op int32, _ []byte) bool { return op == zkserver.OpMulti }
+
+// completes recognises the transaction of Complete.
+func completes(req []byte) bool { return bytes.Contains(req, []byte("/end/d-")) }
+
+func happened(fired <-chan struct{}) bool {
+	select {
+	case <-fired:
+		return true
+	default:
+		return false
+	}
 }
 
 // deadline is a context whose deadline passes when the test calls pass, however slow the machine is.
@@ -229,14 +245,6 @@ func (c *child) kill() []string {
 	return last
 }
 
-// quit ends the process with the stacks of its goroutines on standard error.
-func (c *child) quit() error {
-	err := c.cmd.Process.Signal(syscall.SIGQUIT)
-	for range c.lines {
-	}
-	return err
-}
-
 // expect waits for a line.
 func (c *child) expect(t *testing.T, want string) {
 	t.Helper()
@@ -302,8 +310,6 @@ func childMain() int {
 		switch word {
 		case "leave":
 			err = m.Leave(ctx, worker.End{})
-		case "complete":
-			err = m.Complete(ctx, 0)
 		case "stay":
 			<-m.Context().Done()
 			err = context.Cause(m.Context())

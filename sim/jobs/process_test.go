@@ -79,10 +79,18 @@ func (k *jobs) join(p *sim.Process, c worker.Config) (*member, error) {
 		}
 		lost := s.Context().Err() != nil
 		s.Close()
-		if !lost && !errors.Is(err, zkconn.ErrUnknown) {
-			return nil, err
+		if !lost {
+			return nil, known(err)
 		}
 	}
+}
+
+// known makes a mistake of an outcome that somebody who keeps its session is told to be unknown: it can learn it.
+func known(err error) error {
+	if errors.Is(err, zkconn.ErrUnknown) {
+		return fmt.Errorf("its session goes on, and it is told: %v", err)
+	}
+	return err
 }
 
 // address is where a worker says that it is: its own port for each identity.
@@ -139,8 +147,8 @@ func (m *member) retry(f func() error) error {
 		switch {
 		case err == nil || m.p.Context().Err() != nil:
 			return err
-		case !errors.Is(err, zkconn.ErrSessionLost) && !errors.Is(err, zkconn.ErrUnknown) && m.Context().Err() == nil:
-			return err
+		case !errors.Is(err, zkconn.ErrSessionLost) && m.Context().Err() == nil:
+			return known(err)
 		}
 		if cause := context.Cause(m.Context()); cause != nil && !errors.Is(cause, worker.ErrSessionLost) {
 			return errors.Join(cause, err)
@@ -162,6 +170,9 @@ func (m *member) rejoin() error {
 		if err == nil {
 			m.Member = next
 			return nil
+		}
+		if s.Context().Err() == nil && errors.Is(err, zkconn.ErrUnknown) {
+			return known(err)
 		}
 		s.Close()
 		if errors.Is(err, worker.ErrFenced) || errors.Is(err, worker.ErrDone) || m.p.Context().Err() != nil {
