@@ -59,15 +59,27 @@ func (s *Store) commitOnce(ctx context.Context, r plan.Row) (again bool, err err
 	if err != nil {
 		return false, s.translate(ctx, err)
 	}
-	_, err = s.session.Multi(ctx, append(guards, t.ops...)...)
+	t.ops = append(guards, t.ops...)
+	again, err = s.send(ctx, t)
+	if errors.Is(err, plan.ErrMoved) {
+		// If the facts are now as before, they were changed twice.
+		if changed := s.Check(ctx, r); changed != nil {
+			return false, changed
+		}
+	}
+	return again, err
+}
+
+// send sends a transaction once, and learns the outcome. again means that it was certainly not committed. If ZooKeeper
+// refused it, the error is plan.ErrMoved.
+func (s *Store) send(ctx context.Context, t transaction) (again bool, err error) {
+	_, err = s.session.Multi(ctx, t.ops...)
 	switch {
-	case err == nil:
-		return false, nil
 	case errors.Is(err, zkconn.ErrUnknown):
 		return s.resolve(ctx, t, err)
 	case zkconn.PreconditionFailed(err):
 		s.forgetFolders() // a folder may be missing
-		return s.whyRefused(ctx, r, err)
+		return true, fmt.Errorf("%w: %w", plan.ErrMoved, err)
 	}
 	return false, s.translate(ctx, err)
 }
@@ -87,16 +99,6 @@ func (s *Store) resolve(ctx context.Context, t transaction, lost error) (again b
 	return true, fmt.Errorf("nothing was written: %w", lost)
 }
 
-// whyRefused returns what has changed after a transaction was refused. If the facts are now as before, they were
-// changed twice: try again.
-func (s *Store) whyRefused(ctx context.Context, r plan.Row, refused error) (again bool, err error) {
-	err = s.Check(ctx, r)
-	if err == nil {
-		return true, fmt.Errorf("%w: %w", plan.ErrMoved, refused)
-	}
-	return false, err
-}
-
 // translate returns the error of ctx if a write was not sent because ctx ended; otherwise err.
 func (s *Store) translate(ctx context.Context, err error) error {
 	if errors.Is(err, zkconn.ErrNotSent) && ctx.Err() != nil {
@@ -109,7 +111,7 @@ func (s *Store) translate(ctx context.Context, err error) error {
 // else changed the resource meanwhile.
 func (s *Store) change(ctx context.Context, path string, decide func(*resource.Observed) (*transaction, error)) error {
 	var err error
-	for range maxAttempts {
+	for again, sent := true, 0; again && sent < maxAttempts; sent++ {
 		o, lookErr := s.Look(ctx, path)
 		if lookErr != nil {
 			return lookErr
@@ -118,21 +120,7 @@ func (s *Store) change(ctx context.Context, path string, decide func(*resource.O
 		if t == nil || decideErr != nil {
 			return decideErr
 		}
-		again := true
-		_, err = s.session.Multi(ctx, t.ops...)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, zkconn.ErrUnknown):
-			again, err = s.resolve(ctx, *t, err)
-		case zkconn.PreconditionFailed(err):
-			err = fmt.Errorf("%w: %w", plan.ErrMoved, err)
-		default:
-			return s.translate(ctx, err)
-		}
-		if !again {
-			return err
-		}
+		again, err = s.send(ctx, *t)
 	}
 	return err
 }

@@ -39,8 +39,8 @@ func (s *Store) Collect(ctx context.Context, roots []string, inUse ...string) (i
 	var outside []error
 	var strange []string
 	for _, root := range slices.Compact(slices.Sorted(slices.Values(roots))) {
-		names, _, err := s.session.Children(ctx, znode.RunDir(root))
-		if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		names, err := s.children(ctx, znode.RunDir(root))
+		if err != nil {
 			return total, err
 		}
 		names = slices.DeleteFunc(names, func(g string) bool { return skip[g] })
@@ -66,13 +66,15 @@ func (s *Store) Collect(ctx context.Context, roots []string, inUse ...string) (i
 		}
 		for _, err := range kept {
 			var why *zkconn.Error
-			if errors.Is(err, plan.ErrLeft) && errors.As(err, &why) {
+			switch {
+			case err == nil:
+				total++
+			case errors.Is(err, plan.ErrLeft) && errors.As(err, &why):
 				strange = append(strange, why.Error())
-			} else {
+			default:
 				outside = append(outside, err)
 			}
 		}
-		total += len(garbage) - count(kept)
 	}
 	if err := errors.Join(outside...); err != nil || len(strange) == 0 {
 		return total, err
@@ -119,11 +121,6 @@ func (s *Store) unlink(ctx context.Context, root string, c *recordCopy) error {
 		return fmt.Errorf("%s: %w: %w", c.record.Declaration.ID().Path(), ErrOutside, err)
 	}
 	return nil
-}
-
-// count counts the errors that are not nil.
-func count(errs []error) int {
-	return len(slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil }))
 }
 
 // garbage returns those of the generations names below root that have ended: no gate, no Record that names it, and a
@@ -215,10 +212,7 @@ func (s *Store) checkOnlyOne(ctx context.Context, root, g string) error {
 
 // removeTree deletes path and everything below it, children first.
 func (s *Store) removeTree(ctx context.Context, path string) error {
-	names, _, err := s.session.Children(ctx, path)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil
-	}
+	names, err := s.children(ctx, path)
 	if err != nil {
 		return err
 	}

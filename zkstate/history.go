@@ -182,8 +182,5 @@ func (s *Store) EndEntry(ctx context.Context, path string, e history.Entry) erro
 	return s.session.Once(ctx, func() error {
 		_, err := s.session.Set(ctx, path, body, 0)
 		return err
-	}, func() (bool, error) {
-		found, _, err := s.session.Get(ctx, path)
-		return bytes.Equal(found, body), err
-	})
+	}, s.holds(ctx, path, body))
 }

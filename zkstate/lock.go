@@ -99,10 +99,7 @@ func (r *Reader) holder(ctx context.Context, path string) (h znode.Mark, ok bool
 // Holder says who holds the apply lock of a stack; ok is false when nobody does.
 func (r *Reader) Holder(ctx context.Context, stack string) (h znode.Mark, ok bool, err error) {
 	queue := r.lockQueue(stack)
-	names, _, err := r.source.Children(ctx, queue.Dir)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return znode.Mark{}, false, nil
-	}
+	names, err := r.children(ctx, queue.Dir)
 	places := queue.InOrder(names)
 	if err != nil || len(places) == 0 {
 		return znode.Mark{}, false, err
@@ -177,23 +174,25 @@ func (s *Store) createOnce(ctx context.Context, path string, body []byte) error 
 	return s.session.Once(ctx, func() error {
 		_, err := s.session.Create(ctx, path, body, zkconn.Persistent, s.acl)
 		return err
-	}, func() (bool, error) {
+	}, s.holds(ctx, path, body))
+}
+
+// holds returns a function that reports whether a znode has this body.
+func (s *Store) holds(ctx context.Context, path string, body []byte) func() (bool, error) {
+	return func() (bool, error) {
 		found, _, err := s.session.Get(ctx, path)
 		if errors.Is(err, zkconn.ErrNoNode) {
 			return false, nil
 		}
 		return bytes.Equal(found, body), err
-	})
+	}
 }
 
 // PruneApplied deletes the marks of plans that were applied more than maxAge before now. Such plans are refused because
 // of their age.
 func (s *Store) PruneApplied(ctx context.Context, maxAge time.Duration, now time.Time) error {
 	dir := znode.AppliedDir(s.home)
-	names, _, err := s.session.Children(ctx, dir)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil
-	}
+	names, err := s.children(ctx, dir)
 	if err != nil {
 		return err
 	}

@@ -261,21 +261,17 @@ const unknownContent = "what was in it is not known"
 func (r *Reader) observeWithoutRecord(
 	ctx context.Context, path string, companions []string,
 ) (*resource.Observed, error) {
-	body, _, err := r.source.Get(ctx, path)
-	switch {
-	case errors.Is(err, zkconn.ErrNoNode):
-		return nil, nil
-	case errors.Is(err, zkconn.ErrNoAuth):
-		return &resource.Observed{Companions: companions, Problem: "no permission to read " + path}, nil
-	case err != nil:
-		return nil, err
+	do, children := "read", []string(nil)
+	body, stat, err := r.source.Get(ctx, path)
+	if err == nil {
+		do = "list"
+		children, stat, err = r.source.Children(ctx, path)
 	}
-	children, stat, err := r.source.Children(ctx, path)
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode):
 		return nil, nil
 	case errors.Is(err, zkconn.ErrNoAuth):
-		return &resource.Observed{Companions: companions, Problem: "no permission to list " + path}, nil
+		return &resource.Observed{Companions: companions, Problem: "no permission to " + do + " " + path}, nil
 	case err != nil:
 		return nil, err
 	}

@@ -116,17 +116,11 @@ func guardBatches(ctx context.Context, r *Reader, o *resource.Observed, left res
 	}
 	folder := znode.Batches(queue.Of(o.Record).Root, o.Record.Generation)
 	there, err := r.exists(folder)(ctx)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || there {
+		return nil, []zkconn.Op{zkconn.DeleteOp(folder, -1)}, err
 	}
-	if !there {
-		acl, err := ParseACL(o.Record.ACL)
-		if err != nil {
-			return nil, nil, err
-		}
-		guards = append(guards, zkconn.CreateOp(folder, nil, zkconn.Persistent, acl))
-	}
-	return nil, append(guards, zkconn.DeleteOp(folder, -1)), nil
+	guards, err = guardAbsent(o, folder)
+	return nil, guards, err
 }
 
 // QueueState reads who is in a queue and which batches it has. o was observed and has a Record. It takes a read for

@@ -348,17 +348,15 @@ func (s *Store) rewriteIndex(ctx context.Context, edit func(*znode.Index) bool) 
 		if err != nil {
 			return err
 		}
-		if exists {
-			_, err = s.session.Set(ctx, at, body, version)
-		} else {
-			_, err = s.session.Create(ctx, at, body, zkconn.Persistent, s.acl)
-		}
-		switch {
-		case errors.Is(err, zkconn.ErrUnknown):
-			if err := s.session.Settled(ctx); err != nil {
-				return err
+		err = s.session.Once(ctx, func() error {
+			if exists {
+				_, err = s.session.Set(ctx, at, body, version)
+			} else {
+				_, err = s.session.Create(ctx, at, body, zkconn.Persistent, s.acl)
 			}
-		case !zkconn.PreconditionFailed(err): // nil too
+			return err
+		}, nil) // the second time it is refused if it has happened
+		if !zkconn.PreconditionFailed(err) { // nil too
 			return err
 		}
 	}

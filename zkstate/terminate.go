@@ -43,14 +43,9 @@ func (s *Store) Terminate(ctx context.Context, path string, timeout time.Duratio
 		err = s.checkTerminable(o)
 	}
 	if err == nil {
-		g := o.Record.Generation
-		if o.Record.Declaration.Policy().InPlace {
-			err = s.stop(ctx, path, g, timeout, waiting)
-		} else if err = s.terminate(ctx, path, g, timeout, waiting); err == nil {
-			root, _ := split(path)
-			if ended, _, err := s.garbage(ctx, root, []string{g}); err == nil && ended[g] != nil { // or the next apply does it
-				_ = s.removeTree(ctx, znode.Run(root, g))
-			}
+		g, stays := o.Record.Generation, o.Record.Declaration.Policy().InPlace
+		if err = s.terminate(ctx, path, g, stays, timeout, waiting); err == nil && !stays {
+			s.removeGeneration(ctx, o.Record.Declaration.Kind(), path, g)
 		}
 	}
 	if err != nil {
@@ -79,41 +74,30 @@ func (s *Store) checkTerminable(o *resource.Observed) error {
 	return nil
 }
 
-// stop asks the members to stop, and waits until none is live. The request stays.
-func (s *Store) stop(ctx context.Context, path, g string, timeout time.Duration, waiting func([]string)) error {
+// terminate asks the members to stop, waits until none is live, and deletes the resource, unless it stays: then the
+// request stays too.
+func (s *Store) terminate(
+	ctx context.Context, path, g string, stays bool, timeout time.Duration, waiting func([]string),
+) error {
 	waitCtx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("waited %s", timeout))
 	defer cancel()
-	err := s.request(ctx, path, g, resource.StateTerminating)
-	if err == nil {
-		err = s.awaitIdle(waitCtx, path, waiting)
+	var err error
+	if !stays {
+		err = s.deleteIdle(ctx, path, g)
 	}
-	if err != nil {
+	requested := stays || errors.Is(err, ErrStillLive)
+	for again := requested; again; again = errors.Is(err, ErrStillLive) {
+		if err = s.request(ctx, path, g, resource.StateTerminating); err == nil {
+			err = s.awaitIdle(waitCtx, path, waiting)
+		}
+		if err == nil && !stays {
+			err = s.deleteIdle(ctx, path, g)
+		}
+	}
+	if err != nil && requested {
 		err = s.undoRequest(ctx, path, g, err)
 	}
 	return err
-}
-
-// terminate deletes the resource, after its members were asked to stop and have left.
-func (s *Store) terminate(ctx context.Context, path, g string, timeout time.Duration, waiting func([]string)) error {
-	waitCtx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("waited %s", timeout))
-	defer cancel()
-	requested := false
-	for {
-		err := s.deleteIdle(ctx, path, g)
-		if errors.Is(err, ErrStillLive) {
-			requested = true
-			if err = s.request(ctx, path, g, resource.StateTerminating); err == nil {
-				err = s.awaitIdle(waitCtx, path, waiting)
-			}
-			if err == nil {
-				continue
-			}
-		}
-		if err != nil && requested {
-			err = s.undoRequest(ctx, path, g, err)
-		}
-		return err
-	}
 }
 
 // deleteIdle deletes the resource if no member is live, or returns ErrStillLive.

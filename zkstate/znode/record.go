@@ -217,20 +217,16 @@ func tooLarge(what string, size int) error {
 	return fmt.Errorf("%s: %d bytes are more than the %d allowed", what, size, maxJSON)
 }
 
-// decodeJSON is parseJSON; what names the body in errors.
+// decodeJSON decodes one JSON object into v, if it is not larger than maxJSON. what names it in errors.
 func decodeJSON(what string, data []byte, v any) error {
-	if err := parseJSON(data, v); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+	err := checkJSON(data)
+	if err == nil {
+		err = json.Unmarshal(data, v)
 	}
-	return nil
-}
-
-// parseJSON decodes one JSON object into v, if it is not larger than maxJSON.
-func parseJSON(data []byte, v any) error {
-	if err := checkJSON(data); err != nil {
-		return err
+	if err != nil {
+		err = fmt.Errorf("%s: %w", what, err)
 	}
-	return json.Unmarshal(data, v)
+	return err
 }
 
 // checkJSON refuses a body that is empty, too large or not UTF-8.
