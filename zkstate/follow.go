@@ -21,61 +21,34 @@ func NewFollower(s *zkconn.Session, home string, kinds ...Kind) *Follower {
 	return &Follower{NewReader(s, home, kinds...), s}
 }
 
-// Follow calls each with what is at path, nil while nothing is: now, after each change of its record or of who is live,
-// and at least once in every interval, since not everything that makes a status is watched. It returns the error of
-// each, or why ctx or the session has ended.
+// Follow calls each with what is at path, nil while nothing is: now, after each change of anything that was read of it,
+// and at least once in every interval. It returns the error of each, or why ctx or the session has ended.
 func (r *Follower) Follow(
 	ctx context.Context, path string, interval time.Duration, each func(*resource.Observed) error,
 ) error {
+	if err := r.session.Sync(ctx, path); err != nil { // a new session may see less than the one before
+		return err
+	}
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	kind := ""
+	mirror := NewMirror(r.session)
 	for {
-		// The watches come before the look, so that no change is missed.
-		record, members := r.changes(ctx, path, kind)
-		o, err := r.Look(ctx, path)
+		look := mirror.Look()
+		o, err := NewReader(look, r.home, r.kinds...).Look(ctx, path)
 		if err == nil {
 			err = each(o)
 		}
 		if err != nil {
 			return err
 		}
-		if found := kindName(o); found != kind {
-			kind = found // now its record can be watched too
-			continue
-		}
 		select {
-		case <-record:
-		case <-members:
+		case <-look.Changed():
 		case <-tick.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		look.Close()
 	}
-}
-
-// kindName is the kind of a resource with a record; else empty.
-func kindName(o *resource.Observed) string {
-	if o == nil || o.Record == nil {
-		return ""
-	}
-	return o.Record.Declaration.Kind().Name
-}
-
-// changes watches the record of a resource of this kind, and its children. What cannot be watched is nil: it may not be
-// there, or nobody may read it.
-func (r *Follower) changes(ctx context.Context, path, kind string) (record, members <-chan struct{}) {
-	if kind == "" {
-		return nil, nil
-	}
-	root, name := split(path)
-	if _, _, changed, err := r.session.GetW(ctx, znode.Record(kind, root, name)); err == nil {
-		record = changed
-	}
-	if _, _, changed, err := r.session.ChildrenW(ctx, path); err == nil {
-		members = changed
-	}
-	return record, members
 }
 
 // WaitUnlocked waits until nobody holds or waits for the apply lock of a stack. It calls waiting with each holder. If

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxIdle is how many answers that no Look uses are kept.
+	// maxIdle is how many answers that no Look uses are kept. All of them are forgotten when there are more.
 	maxIdle = 4096
 	// doubtInterval is for how long a refusal is believed: no event comes when an ACL changes.
 	doubtInterval = time.Minute
@@ -37,7 +37,6 @@ type Mirror struct {
 	mu       sync.Mutex
 	answers  map[question]*answer // those that are current, or being read
 	looks    map[*Look]bool       // open ones
-	idle     []*answer            // perhaps unused, the longest first
 	unused   int                  // how many answers no Look uses
 	doubtful []*answer            // that no event ends
 }
@@ -58,12 +57,11 @@ const (
 
 // answer is what ZooKeeper answered. Its fields below are set before done is closed, and do not change then.
 type answer struct {
-	of     question
-	done   chan struct{} // closed when it is read, and nil then; guarded by the Mirror's mutex
-	looks  []*Look       // that use it; likewise
-	gone   bool          // it is not in answers any more; likewise
-	idle   bool          // no Look uses it; likewise
-	listed bool          // it is in the Mirror's list; likewise
+	of    question
+	done  chan struct{} // closed when it is read, and nil then; guarded by the Mirror's mutex
+	looks []*Look       // that use it; likewise
+	gone  bool          // it is not in answers any more; likewise
+	idle  bool          // no Look uses it; likewise
 
 	data      []byte
 	names     []string
@@ -155,31 +153,22 @@ func (m *Mirror) release(l *Look, a *answer) {
 		return
 	}
 	a.idle = true
-	m.unused++
-	if !a.listed {
-		a.listed = true
-		m.idle = append(m.idle, a)
+	if m.unused++; m.unused <= maxIdle {
+		return
 	}
-	for m.unused > maxIdle {
-		oldest := m.idle[0]
-		m.idle, oldest.listed = m.idle[1:], false
-		if oldest.idle {
-			m.forget(oldest)
+	for _, other := range m.answers {
+		if other.idle {
+			m.forget(other)
 		}
-	}
-	if len(m.idle) > 2*maxIdle { // some were used again
-		m.idle = slices.DeleteFunc(m.idle, func(a *answer) bool {
-			a.listed = a.idle
-			return !a.idle
-		})
 	}
 }
 
-// ask returns the answer to a question, from memory or by read. Only one caller at a time reads.
+// ask returns the answer to a question, from memory or by read; after an error it says nothing. Only one caller at a
+// time reads.
 func (m *Mirror) ask(ctx context.Context, l *Look, q question) (*answer, error) {
 	for {
 		if err := m.session.Context().Err(); err != nil {
-			return nil, &zkconn.Error{Op: "read", Path: q.path, Err: context.Cause(m.session.Context())}
+			return &answer{}, &zkconn.Error{Op: "read", Path: q.path, Err: context.Cause(m.session.Context())}
 		}
 		m.mu.Lock()
 		a := m.current(q)
@@ -199,7 +188,7 @@ func (m *Mirror) ask(ctx context.Context, l *Look, q question) (*answer, error) 
 			select {
 			case <-done:
 			case <-ctx.Done():
-				return nil, &zkconn.Error{Op: "read", Path: q.path, Err: context.Cause(ctx)}
+				return &answer{}, &zkconn.Error{Op: "read", Path: q.path, Err: context.Cause(ctx)}
 			}
 		}
 		if mine || !a.abandoned {
@@ -391,29 +380,20 @@ func (l *Look) use(a *answer) {
 // number of children and its pzxid may have changed since.
 func (l *Look) Get(ctx context.Context, path string) ([]byte, zkconn.Stat, error) {
 	a, err := l.mirror.ask(ctx, l, question{path, itsData})
-	if err != nil {
-		return nil, zkconn.Stat{}, err
-	}
-	return a.data, a.stat, nil
+	return a.data, a.stat, err
 }
 
 // Exists reports whether the znode exists. All of its Stat is current.
 func (l *Look) Exists(ctx context.Context, path string) (zkconn.Stat, bool, error) {
 	a, err := l.mirror.ask(ctx, l, question{path, itsExistence})
-	if err != nil {
-		return zkconn.Stat{}, false, err
-	}
-	return a.stat, a.exists, nil
+	return a.stat, a.exists, err
 }
 
 // Children returns the names of a znode's children, sorted. The Stat is that of the list: its version and its mzxid may
 // have changed since.
 func (l *Look) Children(ctx context.Context, path string) ([]string, zkconn.Stat, error) {
 	a, err := l.mirror.ask(ctx, l, question{path, itsChildren})
-	if err != nil {
-		return nil, zkconn.Stat{}, err
-	}
-	return slices.Clone(a.names), a.stat, nil
+	return slices.Clone(a.names), a.stat, err
 }
 
 // Sync only reports that the session has ended. What is remembered is as current as the events that have come, and

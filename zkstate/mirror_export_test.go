@@ -19,10 +19,3 @@ func (l *Look) Uses() int {
 	defer l.mirror.mu.Unlock()
 	return len(l.uses)
 }
-
-// Listed is how many answers m lists as perhaps unused.
-func (m *Mirror) Listed() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.idle)
-}

@@ -326,21 +326,6 @@ func TestWhatNobodyUsesIsForgotten(t *testing.T) {
 	}
 }
 
-// TestWhatIsUsedNowAndThenIsListedOnce: a Look that is made and closed each second for months costs no memory.
-func TestWhatIsUsedNowAndThenIsListedOnce(t *testing.T) {
-	t.Parallel()
-	m := newMirrored(t)
-	m.create(m.root+"/kept", []byte("x"))
-	for range 3 * zkstate.MaxIdle {
-		l := m.mirror.Look()
-		get(t, l, m.root+"/kept")
-		l.Close()
-	}
-	if n := m.mirror.Listed(); n > 2 {
-		t.Errorf("%d answers are listed for one", n)
-	}
-}
-
 // allKinds are the kinds that the tests of Mirrors read.
 func allKinds() []zkstate.Kind {
 	return []zkstate.Kind{zkstate.Job(), zkstate.Group(), zkstate.Queue()}
