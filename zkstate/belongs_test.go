@@ -2,7 +2,6 @@ package zkstate_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha1"
 	"encoding/base64"
 	"errors"
@@ -19,7 +18,6 @@ import (
 	"muster/resource/group"
 	"muster/resource/job"
 	"muster/resource/queue"
-	"muster/sim/soak"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -179,71 +177,6 @@ func (e *estate) occupy(d resource.Declaration, g string) {
 	}
 	if _, err := e.session.Multi(e.t.Context(), ops...); err != nil {
 		e.t.Fatal(err)
-	}
-}
-
-// TestAnothersGenerationIsNotTouched: a worker of a, with its rights, makes a's record name the generation of b. No
-// command that ends or changes a ends or changes anything of b, also if somebody has deleted b's gate by hand. Each
-// kind names the generation of one other, or with MUSTER_SOAK=1 of all.
-func TestAnothersGenerationIsNotTouched(t *testing.T) {
-	t.Parallel()
-	commands := map[string]func(e *estate, a resource.Declaration, g string){
-		"update or replace": func(e *estate, a resource.Declaration, _ string) {
-			e.tryApply(e.mine, "mine", e.declareKind(a.Kind().Name, "a", 3))
-			e.tryApply(e.mine, "mine", e.declareKind(a.Kind().Name, "a", 3))
-		},
-		"delete": func(e *estate, a resource.Declaration, _ string) {
-			e.tryApply(e.mine, "mine")
-			e.tryApply(e.mine, "mine")
-		},
-		"terminate": func(e *estate, a resource.Declaration, _ string) {
-			ctx, cancel := context.WithTimeout(e.t.Context(), 10*time.Second)
-			defer cancel()
-			err := e.mine.Terminate(ctx, a.ID().Path(), time.Second, nil)
-			e.t.Logf("terminate: %v", err)
-		},
-		"finish": func(e *estate, a resource.Declaration, g string) {
-			e.t.Logf("finish: %v", e.mine.Finish(e.t.Context(), a.ID().Path(), g))
-		},
-	}
-	kinds := []string{job.KindName, group.KindName, queue.KindName}
-	for i, kind := range kinds {
-		for j, other := range kinds {
-			if j != (i+1)%len(kinds) && !soak.Long() {
-				continue
-			}
-			for command, do := range commands {
-				for _, what := range []string{"", ", also its own gate is deleted", ", b's gate is deleted"} {
-					if command == "finish" && kind != job.KindName {
-						continue
-					}
-					t.Run(command+"/"+kind+" names that of "+other+what, func(t *testing.T) {
-						t.Parallel()
-						e := newEstate(t)
-						a, b := e.declareKind(kind, "a", 2), e.declareKind(other, "b", 2)
-						e.tryApply(e.mine, "mine", a)
-						e.tryApply(e.theirs, "theirs", b)
-						g, h := e.generationOf(a), e.generationOf(b)
-						root := a.ID().Root
-						e.occupy(b, h)
-						e.edit(znode.Record(kind, root, "a"), g, h)
-						switch {
-						case strings.Contains(what, "own"):
-							if err := e.attacker.Delete(t.Context(), znode.Gate(root, g), -1); err != nil {
-								t.Fatal(err)
-							}
-						case what != "":
-							e.remove(znode.Gate(root, h))
-						}
-						before := e.all(b, h)
-						do(e, a, h)
-						if d := cmp.Diff(before, e.all(b, h)); d != "" {
-							t.Errorf("b (-before +after):\n%s", d)
-						}
-					})
-				}
-			}
-		}
 	}
 }
 

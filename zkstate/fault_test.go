@@ -51,12 +51,13 @@ func isMulti(op int32, _ []byte) bool { return op == opMulti }
 // committed and before its reply, and after its reply. Each ends applied, exactly once.
 func TestLostReplyOfEachKindOfCommit(t *testing.T) {
 	t.Parallel()
-	kinds := []struct {
+	type kind struct {
 		name   string
 		before func(f *fixture) // creates the state before the change
 		want   func(f *fixture) []job.Job
 		reason plan.Reason
-	}{
+	}
+	kinds := []kind{
 		{"create", func(*fixture) {},
 			func(f *fixture) []job.Job { return []job.Job{f.declare("a", 2)} }, plan.NotThere},
 		{"update", func(f *fixture) { f.apply(f.declare("a", 2)) }, func(f *fixture) []job.Job {
@@ -69,6 +70,14 @@ func TestLostReplyOfEachKindOfCommit(t *testing.T) {
 			plan.ClassicLeftover},
 		{"delete", func(f *fixture) { f.apply(f.declare("a", 2)) },
 			func(*fixture) []job.Job { return nil }, plan.Undeclared},
+	}
+	for name, parts := range damages() {
+		kinds = append(kinds, kind{"repair of " + name, func(f *fixture) {
+			f.apply(f.declare("a", 2))
+			if _, err := f.lose(f.declare("a", 2), parts); err != nil {
+				f.t.Fatal(err)
+			}
+		}, func(f *fixture) []job.Job { return []job.Job{f.declare("a", 2)} }, plan.IsDamaged})
 	}
 	faults := map[string]func(p *zkserver.Proxy) <-chan struct{}{
 		"before it is sent":         func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },

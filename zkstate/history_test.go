@@ -1,7 +1,6 @@
 package zkstate_test
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"muster/apply/history"
-	"muster/dev/zkserver"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -137,39 +135,6 @@ func TestHistoryIsPruned(t *testing.T) {
 	}
 	if found := f.history(0); len(found) != history.Kept || found[0].Plan != "last" {
 		t.Errorf("%d entries, the newest is %+v", len(found), found[0])
-	}
-}
-
-// TestHistoryWithLostReplies cuts the create and the set of an entry. Each happens once.
-func TestHistoryWithLostReplies(t *testing.T) {
-	t.Parallel()
-	entry := func(code int32) func(int32, []byte) bool {
-		return func(op int32, req []byte) bool { return op == code && bytes.Contains(req, []byte("/history/h-")) }
-	}
-	const opSet = 5
-	for name, fault := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
-		"before it is sent":         (*zkserver.Proxy).BeforeSend,
-		"committed, reply lost":     (*zkserver.Proxy).DropReply,
-		"right after its own reply": (*zkserver.Proxy).AfterReply,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f, proxy := newProxyFixture(t)
-			f.begin(f.historyStore(f.session), "other")
-			fired := fault(proxy, entry(opCreate))
-			store := f.historyStore(f.session)
-			path, e := f.begin(store, "mine")
-			<-fired
-			fired = fault(proxy, entry(opSet))
-			e.Results = map[string]int{"applied": 2}
-			if err := store.EndEntry(t.Context(), path, e); err != nil {
-				t.Fatal(err)
-			}
-			<-fired
-			if got := f.states(); !slices.Equal(got, []history.State{history.Finished, history.Unfinished}) {
-				t.Errorf("the states are %v", got)
-			}
-		})
 	}
 }
 

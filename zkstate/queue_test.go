@@ -254,33 +254,6 @@ func TestSubmitBeforeADelete(t *testing.T) {
 	}
 }
 
-// TestDeleteOfAQueueWithALostReply: the delete is done once, whether somebody has used the queue or not.
-func TestDeleteOfAQueueWithALostReply(t *testing.T) {
-	t.Parallel()
-	for _, begun := range []bool{true, false} {
-		committing, f, proxy := newProxyPair(t)
-		q := f.primes()
-		f.commitQueue(plan.NotThere, q)
-		if g := f.generation(q); begun {
-			if err := f.beginQueue(q, g); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r := f.queueRow()
-		fired := proxy.DropReply(isMulti)
-		if err := committing.store.Commit(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
-		<-fired
-		if r := f.queueRow(); r.Path != "" {
-			t.Errorf("it is still there: %s", r.Reason)
-		}
-		if err := f.store.Commit(t.Context(), r); !errors.Is(err, plan.ErrAlreadyDone) {
-			t.Errorf("the same again: %v, want already done", err)
-		}
-	}
-}
-
 // TestDamagedQueue: whatever somebody deletes by hand is put back in the same generation, also if the reply to the
 // repair is lost.
 func TestDamagedQueue(t *testing.T) {

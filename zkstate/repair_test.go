@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
@@ -48,67 +47,6 @@ func (f *fixture) lose(j job.Job, parts []resource.Part) (plan.Row, error) {
 		err = fmt.Errorf("%s without %v is %+v", j.Name, parts, o)
 	}
 	return row, err
-}
-
-// TestLostReplyOfARepair cuts the transaction of every repair before it is sent, after it was committed and before its
-// reply, and after its reply. Each ends repaired, once, and the record is as it was.
-func TestLostReplyOfARepair(t *testing.T) {
-	t.Parallel()
-	faults := map[string]func(p *zkserver.Proxy) <-chan struct{}{
-		"before it is sent":         func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
-		"committed, reply lost":     func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
-		"right after its own reply": func(p *zkserver.Proxy) <-chan struct{} { return p.AfterReply(isMulti) },
-	}
-	for name, parts := range damages() {
-		for fault, arm := range faults {
-			t.Run(name+"/"+fault, func(t *testing.T) {
-				t.Parallel()
-				f, proxy := newProxyFixture(t)
-				j := f.declare("a", 2, func(j *job.Job) { j.Labels = map[string]string{"team": "data"} })
-				f.apply(j)
-				before := f.bodies(j)
-				row, err := f.lose(j, parts)
-				if err != nil {
-					t.Fatal(err)
-				}
-				fired := arm(proxy)
-				if err := f.store.Commit(t.Context(), row); err != nil {
-					t.Error(err)
-				}
-				select {
-				case <-fired:
-				case <-t.Context().Done():
-					t.Fatal("the fault did not happen")
-				}
-				f.expect(map[string]plan.Reason{"a": plan.Equal}, j)
-				if d := cmp.Diff(before, f.bodies(j)); d != "" {
-					t.Errorf("record and copy (-before +after):\n%s", d)
-				}
-				f.noDuplicates(1)
-				if err := f.store.Commit(t.Context(), row); !errors.Is(err, plan.ErrAlreadyDone) {
-					t.Errorf("the same again: %v, want already done", err)
-				}
-			})
-		}
-	}
-}
-
-// bodies are the record of j and its copy.
-func (f *fixture) bodies(j job.Job) []string {
-	f.t.Helper()
-	o, err := f.store.Find(f.t.Context(), j.Path())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	var all []string
-	for _, path := range []string{znode.Record(job.KindName, j.Root, j.Name), znode.Run(j.Root, o.Record.Generation)} {
-		body, _, err := f.session.Get(f.t.Context(), path)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		all = append(all, string(body))
-	}
-	return all
 }
 
 // TestCostOfALookDoesNotDependOnOtherJobs: many workers may look for a job that is not there yet, in a root with many
