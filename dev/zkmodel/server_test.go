@@ -93,23 +93,6 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestTimeouts: the server grants what lies within its bounds.
-func TestTimeouts(t *testing.T) {
-	for _, c := range []struct{ least, most, asked, granted time.Duration }{
-		{0, 0, time.Hour, time.Hour},
-		{0, 0, -time.Hour, time.Millisecond},
-		{2 * time.Second, 8 * time.Second, time.Second, 2 * time.Second},
-		{2 * time.Second, 8 * time.Second, time.Minute, 8 * time.Second},
-		{2 * time.Second, 8 * time.Second, 3 * time.Second, 3 * time.Second},
-	} {
-		s := New(Options{MinTimeout: c.least, MaxTimeout: c.most})
-		connect(t, s, c.asked, 0, nil)
-		if got := s.Sessions()[0].Timeout; got != c.granted {
-			t.Errorf("asked %s: granted %s, want %s", c.asked, got, c.granted)
-		}
-	}
-}
-
 // TestWhatCheckersRead: the znodes in order, without ZooKeeper's own, also after changes.
 func TestWhatCheckersRead(t *testing.T) {
 	s := New(Options{})
