@@ -511,13 +511,11 @@ func (r *Reader) inboxes(ctx context.Context, root, generation string, s *groupS
 // decodeRequest decodes an entry of an inbox. It has no duty if it cannot be decoded: the assigner will delete it.
 func decodeRequest(isAsk bool, body []byte, stat zkconn.Stat) request {
 	if isAsk {
-		if a, err := znode.Decode[znode.Ask](body); err == nil {
-			return request{view.Request{Duty: a.Duty, What: string(a.Do), To: a.To, By: a.By, Since: stat.Ctime}, stat}
-		}
-	} else if q, err := znode.Decode[znode.Resignation](body); err == nil {
-		return request{view.Request{
-			Duty: q.Duty, What: "resigned", By: q.Identity, Because: q.Because, Since: stat.Ctime,
-		}, stat}
+		a, _ := znode.Decode[znode.Ask](body)
+		return request{view.Request{Duty: a.Duty, What: string(a.Do), To: a.To, By: a.By, Since: stat.Ctime}, stat}
 	}
-	return request{}
+	q, _ := znode.Decode[znode.Resignation](body)
+	return request{view.Request{
+		Duty: q.Duty, What: "resigned", By: q.Identity, Because: q.Because, Since: stat.Ctime,
+	}, stat}
 }

@@ -447,9 +447,10 @@ type Tracker struct {
 	all   *tracked // what is no resource's own; nil before the first Read
 	reads int
 
+	told chan struct{} // full when something has changed
+
 	mu      sync.Mutex
 	tracked map[string]*tracked // by path
-	told    chan struct{}       // closed when something has changed
 }
 
 // tracked is something that was read through a Look.
@@ -473,36 +474,26 @@ func (t *tracked) generation() string {
 
 // NewTracker returns a Tracker that has read nothing yet.
 func NewTracker(m *Mirror, c TrackerConfig) *Tracker {
-	told := make(chan struct{})
-	close(told)
-	return &Tracker{mirror: m, cfg: c, tracked: map[string]*tracked{}, told: told}
+	t := &Tracker{mirror: m, cfg: c, tracked: map[string]*tracked{}, told: make(chan struct{}, 1)}
+	t.tell()
+	return t
 }
 
-// Changed returns a channel that is closed when there is something to Read, or the session has ended.
-func (t *Tracker) Changed() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.told
-}
+// Changed returns a channel from which something comes when there is something to Read, or the session has ended.
+func (t *Tracker) Changed() <-chan struct{} { return t.told }
 
-// tell closes what Changed has returned. It is called by the Mirror.
+// tell makes something come from Changed, if nothing waits there. It is called by the Mirror.
 func (t *Tracker) tell() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	select {
-	case <-t.told:
+	case t.told <- struct{}{}:
 	default:
-		close(t.told)
 	}
 }
 
 // expect makes Changed tell what changes from now on.
 func (t *Tracker) expect() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	select {
 	case <-t.told:
-		t.told = make(chan struct{})
 	default:
 	}
 }
