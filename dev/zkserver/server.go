@@ -45,9 +45,6 @@ func (s *Server) Addr() string { return s.addr }
 // Pid is the process id of the latest run.
 func (s *Server) Pid() int { return s.run().OS.Pid }
 
-// Output is the last 64 KiB that the latest run wrote to standard output and standard error.
-func (s *Server) Output() string { return s.run().Out.String() }
-
 // Stat is the answer to the four-letter word srvr: "Mode", "Zxid", "Connections", "Node count" and others. A paused
 // server answers only after Resume, so ctx should have a deadline.
 func (s *Server) Stat(ctx context.Context) (map[string]string, error) {
