@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -64,9 +63,11 @@ func (f *zkEnd) label(frame []byte) (string, bool) {
 		f.begun = true
 		return "connect", false
 	}
-	r := reader{frame[4:]}
-	xid, code := r.int32(), zkmodel.OpType(r.int32())
-	label := requestLabel(code, &r)
+	xid, code, ops := zkmodel.ReadRequest(frame[4:])
+	label := labelOf(ops)
+	if len(ops) == 0 {
+		label = opName(code)
+	}
 	if xid >= 0 {
 		f.sent[xid] = label
 	}
@@ -94,21 +95,16 @@ func (f *zkEnd) reply(frame []byte) {
 	}
 	m := message{bytes: binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(frame)), uint32(len(frame)))}
 	m.bytes = append(m.bytes, frame...)
-	r := reader{frame}
-	if !f.shaken {
+	if !f.shaken { // the version of the protocol, the session's timeout and id
 		f.shaken, m.label = true, "connect"
-		r.skip(8)
-		f.c.session = r.int64()
+		f.c.session = int64(binary.BigEndian.Uint64(frame[8:]))
 		f.c.push(m)
 		return
 	}
-	xid := r.int32()
-	r.skip(12)
-	switch xid {
-	case xidEvent:
-		kind := r.int32()
-		r.skip(4)
-		m.label = "event " + eventName(kind) + " " + readable(r.string())
+	switch xid := int32(binary.BigEndian.Uint32(frame)); xid {
+	case xidEvent: // after the header of 16 bytes: kind, state, and the path with its length
+		kind := binary.BigEndian.Uint32(frame[16:])
+		m.label = "event " + eventName(kind) + " " + readable(string(frame[28:]))
 	case xidPing:
 		m.label, m.ping = "ping", true
 	default:
@@ -118,7 +114,7 @@ func (f *zkEnd) reply(frame []byte) {
 	f.c.push(m)
 }
 
-func eventName(kind int32) string {
+func eventName(kind uint32) string {
 	switch kind {
 	case 1:
 		return "created"
@@ -130,122 +126,6 @@ func eventName(kind int32) string {
 		return "children"
 	}
 	return fmt.Sprintf("kind %d", kind)
-}
-
-// operation is one operation of a request.
-type operation struct {
-	code       zkmodel.OpType
-	path       string
-	sequential bool
-	version    int32 // -1: none is named
-}
-
-func (o operation) String() string {
-	return opText(o.code, readable(o.path), o.sequential, o.version != -1)
-}
-
-// operations reads the body of a request; none of those without a path.
-func operations(code zkmodel.OpType, r *reader) []operation {
-	switch code {
-	case zkmodel.OpPing, zkmodel.OpClose, zkmodel.OpAuth, zkmodel.OpSetWatches:
-		return nil
-	case zkmodel.OpMulti:
-		var ops []operation
-		for len(r.b) > 0 {
-			op := zkmodel.OpType(r.int32())
-			done := r.bool()
-			r.skip(4)
-			if done {
-				break
-			}
-			ops = append(ops, readOperation(op, r))
-		}
-		return ops
-	}
-	return []operation{readOperation(code, r)}
-}
-
-func requestLabel(code zkmodel.OpType, r *reader) string {
-	ops := operations(code, r)
-	if len(ops) == 0 {
-		return opName(code)
-	}
-	texts := make([]string, len(ops))
-	for i, op := range ops {
-		texts[i] = op.String()
-	}
-	return strings.Join(texts, ", ")
-}
-
-func readOperation(code zkmodel.OpType, r *reader) operation {
-	o := operation{code: code, path: r.string(), version: -1}
-	switch code {
-	case zkmodel.OpCreate, zkmodel.OpCreate2:
-		r.skipString()
-		for n := r.int32(); n > 0 && len(r.b) > 0; n-- {
-			r.skip(4)
-			r.skipString()
-			r.skipString()
-		}
-		o.sequential = zkmodel.Flags(r.int32())&zkmodel.Sequential != 0
-	case zkmodel.OpSetData:
-		r.skipString()
-		o.version = r.int32()
-	case zkmodel.OpDelete, zkmodel.OpCheck:
-		o.version = r.int32()
-	}
-	return o
-}
-
-// opText describes an operation: # stands for the number of a new znode, and @v for a version.
-func opText(code zkmodel.OpType, path string, sequential, versioned bool) string {
-	var number, version string
-	if sequential {
-		number = "#"
-	}
-	if versioned {
-		version = "@v"
-	}
-	return opName(code) + " " + path + number + version
-}
-
-// reader reads the fields of ZooKeeper's wire format. Beyond the end it reads zeros.
-type reader struct{ b []byte }
-
-func (r *reader) skip(n int) { r.b = r.b[min(max(n, 0), len(r.b)):] }
-
-func (r *reader) int32() int32 {
-	if len(r.b) < 4 {
-		r.b = nil
-		return 0
-	}
-	v := int32(binary.BigEndian.Uint32(r.b))
-	r.b = r.b[4:]
-	return v
-}
-
-func (r *reader) int64() int64 {
-	high := r.int32()
-	return int64(high)<<32 | int64(uint32(r.int32()))
-}
-
-func (r *reader) bool() bool {
-	if len(r.b) == 0 {
-		return false
-	}
-	v := r.b[0] != 0
-	r.b = r.b[1:]
-	return v
-}
-
-func (r *reader) skipString() { r.skip(int(r.int32())) }
-
-func (r *reader) string() string {
-	n := max(int(r.int32()), 0)
-	n = min(n, len(r.b))
-	s := string(r.b[:n])
-	r.b = r.b[n:]
-	return s
 }
 
 // Foreign is a server besides ZooKeeper, whose messages the scheduler moves as it does ZooKeeper's. All its functions

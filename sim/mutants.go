@@ -7,11 +7,9 @@ import (
 	"maps"
 	"os"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"muster/dev/zkmodel"
@@ -162,20 +160,12 @@ func (m *mutants) save() {
 
 // each runs f for every guard of the table, on all cores.
 func (m *mutants) each(f func(e *entry)) {
-	var next atomic.Int64
-	var shards sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		shards.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(m.table) {
-					return
-				}
-				f(m.table[i])
-			}
-		})
-	}
-	shards.Wait()
+	onAllCores(func(i int) bool {
+		if i < len(m.table) {
+			f(m.table[i])
+		}
+		return i < len(m.table)
+	})
 }
 
 func (m *mutants) run(e *entry) {
@@ -323,15 +313,13 @@ type guards struct {
 }
 
 func (g *guards) add(w *World, t *zkmodel.Txn) {
-	kind := w.kind(labelOf(t))
+	label := labelOf(t.Ops)
+	kind := w.kind(label)
 	if w.options.Own != nil && !w.options.Own(kind) {
 		return
 	}
-	for _, op := range strings.Split(w.operations(labelOf(t)), ", ") {
+	for _, op := range strings.Split(w.operations(label), ", ") {
 		if one := (guard{kind, op}); isGuard(op) && !w.guarded[one] {
-			if w.guarded == nil {
-				w.guarded = map[guard]bool{}
-			}
 			w.guarded[one] = true
 			g.mu.Lock()
 			g.seen[one]++
@@ -370,9 +358,6 @@ type mutant struct{ guard }
 func (m *mutant) concerns(w *World, label string) bool {
 	concerned, known := w.concerned[label]
 	if !known {
-		if w.concerned == nil {
-			w.concerned = map[string]bool{}
-		}
 		concerned = m.covers(guard{w.kind(label), m.op})
 		w.concerned[label] = concerned
 	}
@@ -382,10 +367,9 @@ func (m *mutant) concerns(w *World, label string) bool {
 // refuses reports whether the mutant's guard would make the server refuse a request now. Only such a request shows what
 // the guard is for.
 func (m *mutant) refuses(w *World, request []byte) bool {
-	r := reader{request[4:]}
-	r.skip(4)
-	for _, op := range operations(zkmodel.OpType(r.int32()), &r) {
-		if w.normalised(op.String()) == m.op && w.refuses(m.op, op.path, op.version) {
+	_, _, ops := zkmodel.ReadRequest(request[4:])
+	for _, op := range ops {
+		if w.normalised(opOf(op)) == m.op && w.refuses(m.op, op.Path, op.Version) {
 			return true
 		}
 	}
@@ -403,7 +387,7 @@ func (w *World) refuses(op, path string, version int32) bool {
 
 func (w *World) ignores(t *zkmodel.Txn, op int) bool {
 	m := w.options.mutant
-	if m == nil || w.preparing || !m.concerns(w, labelOf(t)) || w.normalised(opOf(t.Ops[op])) != m.op {
+	if m == nil || w.preparing || !m.concerns(w, labelOf(t.Ops)) || w.normalised(opOf(t.Ops[op])) != m.op {
 		return false
 	}
 	if w.refuses(m.op, t.Ops[op].Path, t.Ops[op].Version) {
@@ -412,26 +396,28 @@ func (w *World) ignores(t *zkmodel.Txn, op int) bool {
 	return true
 }
 
-// labelOf is the same for a transaction as the label of its request.
-func labelOf(t *zkmodel.Txn) string {
-	ops := make([]string, len(t.Ops))
-	for i, op := range t.Ops {
-		ops[i] = opOf(op)
+// labelOf is the label of a request, and of the transaction that it becomes.
+func labelOf(ops []zkmodel.Op) string {
+	texts := make([]string, len(ops))
+	for i, op := range ops {
+		texts[i] = opOf(op)
 	}
-	return strings.Join(ops, ", ")
+	return strings.Join(texts, ", ")
 }
 
+// opOf describes an operation: # stands for the number of a new znode, and @v for a version.
 func opOf(op zkmodel.Op) string {
 	if op.Type == zkmodel.OpClose {
 		return "end of a session"
 	}
-	path, sequential := op.Path, op.Flags&zkmodel.Sequential != 0
-	if sequential {
-		path = numberAtEnd.ReplaceAllString(path, "")
+	text := opName(op.Type) + " " + readable(op.Path)
+	if op.Flags&zkmodel.Sequential != 0 {
+		text = opName(op.Type) + " " + readable(numberAtEnd.ReplaceAllString(op.Path, "")) + "#"
 	}
-	versioned := op.Version != -1 && (op.Type == zkmodel.OpCheck || op.Type == zkmodel.OpSetData ||
-		op.Type == zkmodel.OpDelete)
-	return opText(op.Type, readable(path), sequential, versioned)
+	if op.Version != -1 && (op.Type == zkmodel.OpCheck || op.Type == zkmodel.OpSetData || op.Type == zkmodel.OpDelete) {
+		text += "@v"
+	}
+	return text
 }
 
 // kind of the transaction whose request has this label.
@@ -442,9 +428,6 @@ func (w *World) kind(label string) string {
 	k := w.operations(label)
 	if w.options.Kind != nil {
 		k = w.options.Kind(k)
-	}
-	if w.kinds == nil {
-		w.kinds = map[string]string{}
 	}
 	w.kinds[label] = k
 	return k

@@ -196,7 +196,7 @@ type failure struct {
 // explore runs n schedules from a seed on, or those of a duration. It returns the failure with the smallest seed.
 func explore(t *testing.T, o Options, world func(*World), seed uint64, n int, until time.Duration) (*failure, int) {
 	defer fewCollections()()
-	var next, ran atomic.Int64
+	var ran atomic.Int64
 	var mu sync.Mutex
 	var first *failure
 	start := time.Now()
@@ -205,30 +205,34 @@ func explore(t *testing.T, o Options, world func(*World), seed uint64, n int, un
 		defer mu.Unlock()
 		return first == nil && (until > 0 && time.Since(start) < until || until == 0 && i < n)
 	}
-	var shards sync.WaitGroup
+	onAllCores(func(i int) bool {
+		if !more(i) {
+			return false
+		}
+		s := seed + uint64(i)
+		out := inBubble(t, o, world, newExplorer(o, s))
+		ran.Add(1)
+		mu.Lock()
+		defer mu.Unlock()
+		if out.err != nil && (first == nil || s < first.seed) {
+			first = &failure{out, s}
+		}
+		return true
+	})
+	return first, int(ran.Load())
+}
+
+// onAllCores calls do with 0, 1, 2, … on all cores, until it returns false on each.
+func onAllCores(do func(i int) bool) {
+	var next atomic.Int64
+	var cores sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
-		shards.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if !more(i) {
-					return
-				}
-				s := seed + uint64(i)
-				out := inBubble(t, o, world, newExplorer(o, s))
-				ran.Add(1)
-				if out.err == nil {
-					continue
-				}
-				mu.Lock()
-				if first == nil || s < first.seed {
-					first = &failure{out, s}
-				}
-				mu.Unlock()
+		cores.Go(func() {
+			for do(int(next.Add(1)) - 1) {
 			}
 		})
 	}
-	shards.Wait()
-	return first, int(ran.Load())
+	cores.Wait()
 }
 
 // stuckLimit is the real time after which a schedule is taken for stuck: most take milliseconds.

@@ -218,20 +218,7 @@ func (s *Server) write(p *Peer, xid int32, op OpType, d *decoder) encoder {
 // and RuntimeInconsistency for those after it. A create2 is answered as a create. Source: MultiOperationRecord,
 // MultiResponse.
 func (s *Server) multi(p *Peer, xid int32, d *decoder) encoder {
-	t := &Txn{Session: p.session.id, Multi: true}
-	for {
-		op, done := OpType(d.int32()), d.bool()
-		d.int32()
-		if d.err != nil || done {
-			break
-		}
-		switch op {
-		case OpCreate, OpCreate2, OpDelete, OpSetData, OpCheck:
-			t.Ops = append(t.Ops, decodeOp(d, op))
-		default:
-			d.err = errUnknownOp
-		}
-	}
+	t := &Txn{Session: p.session.id, Multi: true, Ops: decodeOps(d)}
 	s.execute(p, t, d.err)
 	if d.err != nil {
 		return newReply(xid, t.Zxid, t.Err, 0)
@@ -253,6 +240,39 @@ func (s *Server) multi(p *Peer, xid int32, d *decoder) encoder {
 	}
 	e.opHeader(opError, true, -1)
 	return e
+}
+
+// decodeOps reads the operations of a transaction.
+func decodeOps(d *decoder) (ops []Op) {
+	for {
+		op, done := OpType(d.int32()), d.bool()
+		d.int32()
+		if d.err != nil || done {
+			return ops
+		}
+		switch op {
+		case OpCreate, OpCreate2, OpDelete, OpSetData, OpCheck:
+			ops = append(ops, decodeOp(d, op))
+		default:
+			d.err = errUnknownOp
+		}
+	}
+}
+
+// ReadRequest reads a request after the handshake, as far as it can be read: its number, its type, and the operations
+// with paths. One that only reads has nothing but its path.
+func ReadRequest(frame []byte) (xid int32, op OpType, ops []Op) {
+	d := &decoder{b: frame}
+	xid, op = d.int32(), OpType(d.int32())
+	switch op {
+	case OpMulti:
+		ops = decodeOps(d)
+	case OpCreate, OpCreate2, OpDelete, OpSetData, OpSetACL:
+		ops = []Op{decodeOp(d, op)}
+	case OpExists, OpGetData, OpGetChildren, OpGetChildren2, OpGetACL, OpSync:
+		ops = []Op{{Type: op, Path: d.string(), Version: -1}}
+	}
+	return xid, op, ops
 }
 
 // decodeOp reads the body of a write operation. The data is a copy.
