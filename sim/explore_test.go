@@ -25,22 +25,18 @@ var everything = Faults{Crashes: 2, Cuts: 2, Expiries: 2, LostReplies: 2, Pauses
 func planted(w *World) {
 	made := 0
 	for _, name := range []string{"a", "b"} {
-		w.Process(name, 0, func(p *Process) error {
-			s, err := p.Dial(10 * time.Second)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		w.Process(name, 0, InSession(10*time.Second, func(p *Process, s *zkconn.Session) error {
 			if _, there, err := s.Exists(p.Context(), "/made"); there || err != nil {
 				return err
 			}
-			if _, err = s.Create(p.Context(), "/made", nil, zkconn.Persistent, open); err == nil {
+			_, err := s.Create(p.Context(), "/made", nil, zkconn.Persistent, open)
+			if err == nil {
 				p.Saw(func() { made++ })
 			} else if errors.Is(err, zkconn.ErrNodeExists) {
 				return errors.New("both have made it")
 			}
 			return err
-		})
+		}))
 	}
 }
 
@@ -85,12 +81,7 @@ func counting(w *World) {
 		Open: func(out func([]byte)) (func([]byte), func()) { return out, func() {} },
 	})
 	for _, name := range []string{"a", "b", "c"} {
-		w.Process(name, 1, func(p *Process) error {
-			s, err := p.Dial(10 * time.Second)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		w.Process(name, 1, InSession(10*time.Second, func(p *Process, s *zkconn.Session) error {
 			if c, err := p.Conn("echo"); err == nil {
 				c.Write([]byte("x"))
 				c.Read(make([]byte, 1))
@@ -102,7 +93,7 @@ func counting(w *World) {
 				}
 			}
 			return nil
-		})
+		}))
 	}
 }
 

@@ -51,12 +51,7 @@ func TestFaults(t *testing.T) {
 					}
 					return nil
 				})
-				w.Process("a", 0, func(p *Process) error {
-					s, err := p.Dial(10 * time.Second)
-					if err != nil {
-						return err
-					}
-					defer s.Close()
+				w.Process("a", 0, InSession(10*time.Second, func(p *Process, s *zkconn.Session) error {
 					_, create = s.Create(p.Context(), "/e", nil, zkconn.Ephemeral, open)
 					if create == nil {
 						_, _, read = s.Exists(p.Context(), "/e")
@@ -64,7 +59,7 @@ func TestFaults(t *testing.T) {
 					<-time.After(50 * time.Second)
 					ends = true
 					return nil
-				})
+				}))
 			}, append(c.before[:len(c.before):len(c.before)], c.faults...)...)
 			if out.err != nil || !errors.Is(create, c.create) || !errors.Is(read, c.read) || made != c.made || gone != c.gone {
 				t.Errorf("%v: create: %v, read: %v; made %d times, gone %d times\n%s",

@@ -15,15 +15,10 @@ import (
 // guarded makes a transaction with two guards. Only the version of /y matters.
 func guarded(w *World) {
 	for _, name := range []string{"p", "q"} {
-		w.Process(name, 0, func(p *Process) error {
-			s, err := p.Dial(time.Minute)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		w.Process(name, 0, InSession(time.Minute, func(p *Process, s *zkconn.Session) error {
 			s.Multi(p.Context(),
 				zkconn.CreateOp("/x", nil, zkconn.Persistent, open), zkconn.CreateOp("/y", nil, zkconn.Persistent, open))
-			_, err = s.Multi(p.Context(), zkconn.CheckOp("/x", 0), zkconn.SetOp("/y", []byte(name), 0))
+			_, err := s.Multi(p.Context(), zkconn.CheckOp("/x", 0), zkconn.SetOp("/y", []byte(name), 0))
 			if err != nil {
 				return nil
 			}
@@ -32,7 +27,7 @@ func guarded(w *World) {
 				return fmt.Errorf("%s was overwritten", name)
 			}
 			return err
-		})
+		}))
 	}
 }
 

@@ -34,12 +34,7 @@ func counter(w *sim.World, careless bool) {
 	})
 	sure := 0
 	for _, name := range []string{"a", "b"} {
-		w.Process(name, 1, func(p *sim.Process) error {
-			s, err := p.Dial(10 * time.Second)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		w.Process(name, 1, sim.InSession(10*time.Second, func(p *sim.Process, s *zkconn.Session) error {
 			for {
 				data, stat, err := s.Get(p.Context(), "/n")
 				if err != nil {
@@ -60,7 +55,7 @@ func counter(w *sim.World, careless bool) {
 				}
 				return err
 			}
-		})
+		}))
 	}
 	w.AtEnd(func() error {
 		data, _, _ := w.Server().Get("/n")

@@ -111,6 +111,18 @@ func (w *World) Service(name string, lives int, body func(p *Process) error) {
 	w.procs[len(w.procs)-1].service = true
 }
 
+// InSession is the body of a process that does all in one session.
+func InSession(timeout time.Duration, body func(p *Process, s *zkconn.Session) error) func(*Process) error {
+	return func(p *Process) error {
+		s, err := p.Dial(timeout)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return body(p, s)
+	}
+}
+
 // Server is the model of ZooKeeper, for checks. They must only read it.
 func (w *World) Server() *zkmodel.Server { return w.server }
 
@@ -273,15 +285,16 @@ func (p *Process) result() (returned bool, err error) {
 
 // isFault reports whether an error of a body is what a fault does to correct code.
 func isFault(err error) bool {
-	for _, e := range []error{
-		zkconn.ErrSessionLost, zkconn.ErrUnknown, zkconn.ErrUnreachable, zkconn.ErrNotSent,
-		context.Canceled, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
+	return Unless(err, zkconn.ErrSessionLost, zkconn.ErrUnknown, zkconn.ErrUnreachable, zkconn.ErrNotSent,
+		context.Canceled, context.DeadlineExceeded) == nil
+}
+
+// Unless returns err, unless it is one of these, with which a process may end.
+func Unless(err error, these ...error) error {
+	if slices.ContainsFunc(these, func(one error) bool { return errors.Is(err, one) }) {
+		return nil
 	}
-	return false
+	return err
 }
 
 // stacks lists where the goroutines of this bubble wait in our code.

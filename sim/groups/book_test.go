@@ -583,11 +583,11 @@ func (b *book) applyTick(op zkmodel.Op, p place, writes bool) error {
 		return fmt.Errorf("it changes a run that is over: %s", op.Path)
 	}
 	if r.State == znode.TickRunning {
-		attempt := fmt.Sprintf("%s %d", op.Path, r.Attempt)
-		if book.began[attempt] {
-			return fmt.Errorf("attempt %s begins a second time", attempt)
+		one := attempt(op.Path, r.Attempt)
+		if book.began[one] {
+			return fmt.Errorf("attempt %s begins a second time", one)
 		}
-		book.began[attempt] = true
+		book.began[one] = true
 		if err := b.ordered(step{who: b.joined[b.holder(p)]}, p.parts[1]); err != nil {
 			return fmt.Errorf("a run of %s begins: %w", p.parts[1], err)
 		}
@@ -597,6 +597,9 @@ func (b *book) applyTick(op zkmodel.Op, p place, writes bool) error {
 	}
 	return nil
 }
+
+// attempt names an attempt of the run that is recorded at a path.
+func attempt(path string, number int) string { return fmt.Sprint(path, " ", number) }
 
 // applyStep: a step that is done is never begun or done again.
 func (b *book) applyStep(op zkmodel.Op, p place) error {

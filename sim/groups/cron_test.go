@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"muster/member"
@@ -63,10 +64,20 @@ func newRunning(w *sim.World, policy func(*group.Duty)) *running {
 	return r
 }
 
-// run takes a while, now and then longer than to the next tick. The second one fails, and the fourth cannot be run.
+// run takes a while, now and then longer than to the next tick. The second one fails, and the fourth cannot be run. Its
+// attempt is recorded before it begins.
 func (r *running) run(ctx context.Context, p *sim.Process, a member.Run) member.Ended {
-	n := 0
-	p.Saw(func() { r.runs++; n = r.runs })
+	at, n, recorded := znode.Tick(root, "g1", a.Duty, a.Tick), 0, false
+	if a.Asked != 0 {
+		at = znode.Now(root, "g1", a.Duty, a.Asked)
+	}
+	p.Saw(func() {
+		r.runs++
+		n, recorded = r.runs, r.book.book(placeOf(at)).began[attempt(at, a.Attempt)]
+	})
+	if !recorded {
+		p.Fail(fmt.Errorf("attempt %d of %s begins, and is not recorded", a.Attempt, at))
+	}
 	takes := 10 * time.Second
 	if n%3 == 1 {
 		takes = 130 * time.Second

@@ -46,7 +46,7 @@ func newLead(w *sim.World) *leading {
 			})
 		})
 	}
-	w.Service("follower", 0, l.follow)
+	w.Service("follower", 0, sim.InSession(timeout, l.follow))
 	l.operator(func(p *sim.Process, c *zkconn.Session) error {
 		if p.Life() > 0 { // the last life may have paused it
 			if err := ask(p, c, znode.Ask{Do: znode.AskResume, Duty: "d"}); err != nil {
@@ -125,12 +125,7 @@ func (l *leading) watch(p *sim.Process, m *member.Member) {
 }
 
 // follow sees holders with epochs that rise.
-func (l *leading) follow(p *sim.Process) error {
-	c, err := p.Dial(timeout)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (l *leading) follow(p *sim.Process, c *zkconn.Session) error {
 	last := int64(0)
 	for leader, err := range member.Follow(p.Context(), c, root, name, "d") {
 		if err != nil {
@@ -174,14 +169,9 @@ func leadSilent(w *sim.World) {
 func leadNeglected(w *sim.World) {
 	s := newLead(w)
 	s.group.Timeouts.Session = resource.Duration(time.Second)
-	w.Process("foreign", 0, func(p *sim.Process) error {
-		c, err := p.Dial(timeout)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
+	w.Process("foreign", 0, sim.InSession(timeout, func(p *sim.Process, c *zkconn.Session) error {
 		over := false
-		err = await(p, func() bool { over = s.over; return over || len(s.seats) > 0 }) // then the folders are there
+		err := await(p, func() bool { over = s.over; return over || len(s.seats) > 0 }) // then the folders are there
 		if err != nil || over {
 			return err
 		}
@@ -194,7 +184,7 @@ func leadNeglected(w *sim.World) {
 			return err
 		}
 		return await(p, func() bool { return s.over })
-	})
+	}))
 }
 
 // declared is a world in which a leader and a cron are taken out of the group and declared again, so that the assigner
@@ -233,8 +223,8 @@ func newDeclared(w *sim.World) *shop {
 			})
 		})
 	}
-	w.Process("asker", 0, s.asks)
-	w.Process("other", 0, s.asks)
+	w.Process("asker", 0, sim.InSession(timeout, s.asks))
+	w.Process("other", 0, sim.InSession(timeout, s.asks))
 	s.operator(func(p *sim.Process, c *zkconn.Session) error {
 		all, none := slices.Clone(s.group.Duties), []group.Duty(nil)
 		if len(all) == 0 { // the last life had taken them out
@@ -283,19 +273,14 @@ func (s *shop) toggle(p *sim.Process, c *zkconn.Session, duties ...[]group.Duty)
 // hand.
 func asked(w *sim.World) {
 	s := newShop(w, leader("d"), cron("c", "@every 1m"))
-	w.Process("asker", 1, s.asks)
-	w.Process("other", 1, s.asks)
+	w.Process("asker", 1, sim.InSession(timeout, s.asks))
+	w.Process("other", 1, sim.InSession(timeout, s.asks))
 	s.vandal("vandal", removes(znode.Gate(root, "g1")), putBackGate)
-	w.Process("editor", 0, func(p *sim.Process) error {
-		c, err := p.Dial(timeout)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		err = s.toggle(p, c, nil, []group.Duty{cron("c", "@every 1m"), leader("d")})
+	w.Process("editor", 0, sim.InSession(timeout, func(p *sim.Process, c *zkconn.Session) error {
+		err := s.toggle(p, c, nil, []group.Duty{cron("c", "@every 1m"), leader("d")})
 		p.Saw(func() { s.over = err == nil })
 		return err
-	})
+	}))
 }
 
 // seats is a world of three processes, of which two have one identity: one is live at a time, and has one seat. One of
@@ -369,8 +354,8 @@ func anew(w *sim.World) {
 			return nil
 		})
 	}
-	w.Process("asker", 0, s.asks)
-	w.Process("other", 0, s.asks)
+	w.Process("asker", 0, sim.InSession(timeout, s.asks))
+	w.Process("other", 0, sim.InSession(timeout, s.asks))
 	s.operator(func(p *sim.Process, c *zkconn.Session) error {
 		if err := s.remake(p, c); err != nil {
 			return err
@@ -412,22 +397,16 @@ func (s *shop) remake(p *sim.Process, c *zkconn.Session) error {
 }
 
 // asks sends requests for runs and to the assigner, and does not wait for what comes of them.
-func (s *shop) asks(p *sim.Process) error {
-	c, err := p.Dial(timeout)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (s *shop) asks(p *sim.Process, c *zkconn.Session) error {
 	for i := range 4 {
+		var err error
 		if i%2 == 1 {
 			_, err = member.AskRun(p.Context(), c, root, name, "c", "ann@deploy-1")
 		} else {
 			_, err = member.SendAsk(p.Context(), c, root, name, znode.Ask{Do: znode.AskHandover, Duty: "d", By: "ann"})
 		}
-		switch {
-		case err == nil, errors.Is(err, member.ErrNotOpen), errors.Is(err, member.ErrNoGroup):
-		case errors.Is(err, member.ErrNoDuty), errors.Is(err, member.ErrNoCron):
-		default:
+		err = sim.Unless(err, member.ErrNotOpen, member.ErrNoGroup, member.ErrNoDuty, member.ErrNoCron)
+		if err != nil {
 			return err
 		}
 	}
@@ -458,7 +437,7 @@ func newSaving(w *sim.World) *saving {
 			}))
 		})
 	}
-	w.Service("reader", 0, v.read)
+	w.Service("reader", 0, sim.InSession(timeout, v.read))
 	v.operator(func(p *sim.Process, c *zkconn.Session) error {
 		if err := await(p, func() bool { return v.ended > 0 }); err != nil {
 			return err
@@ -491,12 +470,7 @@ func (v *saving) save(ctx context.Context, p *sim.Process, h *member.Hold) error
 }
 
 // read reads a key again and again: each time all of one value.
-func (v *saving) read(p *sim.Process) error {
-	c, err := v.dial(p)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (v *saving) read(p *sim.Process, c *zkconn.Session) error {
 	for p.Context().Err() == nil {
 		value, err := member.ReadState(p.Context(), c, root, "g1", "d", "k")
 		switch {

@@ -88,7 +88,7 @@ func config(identity, version string, can ...string) member.Config {
 func (s *shop) member(
 	p *sim.Process, c member.Config, work func(ctx context.Context, m *member.Member) error,
 ) error {
-	conn, err := s.dial(p)
+	conn, err := p.Dial(timeout)
 	if err != nil {
 		return err
 	}
@@ -125,16 +125,6 @@ func (s *shop) member(
 	return asked
 }
 
-func (s *shop) dial(p *sim.Process) (*zkconn.Session, error) {
-	c := p.Config(timeout)
-	c.Small = true
-	conn, err := zkconn.Dial(p.Context(), c)
-	if err == nil {
-		p.Owns(conn)
-	}
-	return conn, err
-}
-
 // leads leads a duty until told to stop.
 func leads(duty string, f func(ctx context.Context, h *member.Hold) error) func(context.Context, *member.Member) error {
 	return func(ctx context.Context, m *member.Member) error { return m.Lead(ctx, duty, f) }
@@ -151,12 +141,7 @@ func (s *shop) write(ctx context.Context, c *zkconn.Session, state resource.Stat
 
 // operator is a process that does what it has to do, and then asks all to stop. If it dies it begins anew.
 func (s *shop) operator(do func(p *sim.Process, c *zkconn.Session) error) {
-	s.Process("operator", 1, func(p *sim.Process) error {
-		c, err := p.Dial(timeout)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
+	s.Process("operator", 1, sim.InSession(timeout, func(p *sim.Process, c *zkconn.Session) error {
 		did := false // by the last life
 		if p.Saw(func() { did = s.over }); !did {
 			if err := do(p, c); err != nil {
@@ -165,7 +150,7 @@ func (s *shop) operator(do func(p *sim.Process, c *zkconn.Session) error) {
 			p.Saw(func() { s.over = true })
 		}
 		return s.write(p.Context(), c, resource.StateTerminating)
-	})
+	}))
 }
 
 // await waits until ready says so under the world's lock. It looks each second of virtual time.
@@ -232,12 +217,7 @@ func (s *shop) byHand(duty string) {
 // holds it, and then later and later.
 func (s *shop) intruder(duty string, do func(ctx context.Context, c *zkconn.Session, seat string) error) {
 	round := 0
-	s.Service("intruder", 0, func(p *sim.Process) error {
-		c, err := p.Dial(timeout)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
+	s.Service("intruder", 0, sim.InSession(timeout, func(p *sim.Process, c *zkconn.Session) error {
 		for ; round < 6; round++ {
 			holder, err := awaitHolder(p.Context(), c, duty)
 			for n := 0; n < 5*round && err == nil; n++ {
@@ -252,7 +232,7 @@ func (s *shop) intruder(duty string, do func(ctx context.Context, c *zkconn.Sess
 			}
 		}
 		return nil
-	})
+	}))
 }
 
 // awaitHolder waits until somebody holds a duty, and returns the session.
@@ -282,12 +262,7 @@ func (s *shop) evictor(duty string) {
 // begins anew when the members have written something since, until the operator has what it wanted.
 func (s *shop) vandal(name string, all ...func(ctx context.Context, c *zkconn.Session) error) {
 	left, before := 10, -1
-	s.Process(name, 0, func(p *sim.Process) error {
-		c, err := p.Dial(timeout)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
+	s.Process(name, 0, sim.InSession(timeout, func(p *sim.Process, c *zkconn.Session) error {
 		for ; left > 0; left-- {
 			over := false
 			err := await(p, func() bool { over = s.over; return over || s.commits > before })
@@ -307,7 +282,7 @@ func (s *shop) vandal(name string, all ...func(ctx context.Context, c *zkconn.Se
 			}
 		}
 		return nil
-	})
+	}))
 }
 
 // removes deletes a znode.
@@ -317,8 +292,5 @@ func removes(path string) func(context.Context, *zkconn.Session) error {
 
 func putBackGate(ctx context.Context, c *zkconn.Session) error {
 	_, err := c.Create(ctx, znode.Gate(root, "g1"), nil, zkconn.Persistent, everybody)
-	if errors.Is(err, zkconn.ErrNodeExists) {
-		return nil
-	}
-	return err
+	return sim.Unless(err, zkconn.ErrNodeExists)
 }

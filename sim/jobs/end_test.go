@@ -11,6 +11,7 @@ import (
 	"muster/sim"
 	"muster/worker"
 	"muster/zkstate"
+	"muster/zkstate/zkconn"
 )
 
 // terminateWorld has two workers, and somebody who terminates their job and applies it again. A worker that is asked to
@@ -31,27 +32,16 @@ func terminateWorld(w *sim.World) {
 
 // ann terminates the job, and applies it again.
 func (k *jobs) ann() {
-	k.Process("ann", 1, func(p *sim.Process) error {
-		s, err := p.Dial(sessionTimeout)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
+	k.Process("ann", 1, sim.InSession(sessionTimeout, func(p *sim.Process, s *zkconn.Session) error {
 		store, err := k.store(s)
 		if err == nil {
 			err = store.Terminate(p.Context(), k.book.job.Path(), time.Minute, nil)
 		}
-		switch {
-		case errors.Is(err, plan.ErrMoved), errors.Is(err, zkstate.ErrStillLive), errors.Is(err, zkstate.ErrNotTerminable):
-			return nil
-		case err != nil && !errors.Is(err, plan.ErrAlreadyDone):
-			return err
+		if err != nil && !errors.Is(err, plan.ErrAlreadyDone) {
+			return sim.Unless(err, plan.ErrMoved, zkstate.ErrStillLive, zkstate.ErrNotTerminable)
 		}
-		if err = k.create(p.Context(), s); errors.Is(err, plan.ErrAlreadyDone) || errors.Is(err, plan.ErrMoved) {
-			return nil
-		}
-		return err
-	})
+		return sim.Unless(k.create(p.Context(), s), plan.ErrAlreadyDone, plan.ErrMoved)
+	}))
 }
 
 // untilStopped is a worker whose command takes half a minute, or until it is asked to stop.

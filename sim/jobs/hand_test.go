@@ -2,7 +2,6 @@ package jobs_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -99,51 +98,37 @@ func (k *jobs) await(p *sim.Process, m *member) error {
 // hand deletes live znodes and the gate by hand, again and again, and puts the gate back: while it is gone nobody can
 // end the generation, or write anything. Apply puts it back if hand does not.
 func (k *jobs) hand() {
-	k.Process("hand", 0, func(p *sim.Process) error {
-		return k.withSession(p, func(s *zkconn.Session) error {
-			for range 5 {
-				gate, _ := k.gate(p)
-				if gate == "" {
-					return nil
-				}
-				for _, path := range []string{k.live("a"), k.live("b"), gate} {
-					err := s.Delete(p.Context(), path, -1)
-					if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
-						return err
-					}
-				}
-				for range 3 { // the others may do something meanwhile
-					if err := s.Sync(p.Context(), gate); err != nil {
-						return err
-					}
-				}
-				if err := k.repair(p, s); err != nil {
+	k.Process("hand", 0, sim.InSession(time.Hour, func(p *sim.Process, s *zkconn.Session) error {
+		for range 5 {
+			gate, _ := k.gate(p)
+			if gate == "" {
+				return nil
+			}
+			for _, path := range []string{k.live("a"), k.live("b"), gate} {
+				if err := sim.Unless(s.Delete(p.Context(), path, -1), zkconn.ErrNoNode); err != nil {
 					return err
 				}
 			}
-			return nil
-		})
-	})
-	k.Service("apply", 0, func(p *sim.Process) error {
-		return k.withSession(p, func(s *zkconn.Session) error {
-			for p.Context().Err() == nil {
-				if err := k.repair(p, s); err != nil {
+			for range 3 { // the others may do something meanwhile
+				if err := s.Sync(p.Context(), gate); err != nil {
 					return err
 				}
-				k.sleep(p, 4*time.Second)
 			}
-			return nil
-		})
-	})
-}
-
-func (k *jobs) withSession(p *sim.Process, f func(*zkconn.Session) error) error {
-	s, err := p.Dial(time.Hour)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	return f(s)
+			if err := k.repair(p, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	k.Service("apply", 0, sim.InSession(time.Hour, func(p *sim.Process, s *zkconn.Session) error {
+		for p.Context().Err() == nil {
+			if err := k.repair(p, s); err != nil {
+				return err
+			}
+			k.sleep(p, 4*time.Second)
+		}
+		return nil
+	}))
 }
 
 func (k *jobs) sleep(p *sim.Process, d time.Duration) {
@@ -168,10 +153,7 @@ func (k *jobs) repair(p *sim.Process, s *zkconn.Session) error {
 		_, err = s.Multi(p.Context(), zkconn.CheckOp(path, stat.Version), zkconn.CreateOp(
 			znode.Gate(k.book.job.Root, rec.Generation), nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)))
 	}
-	if errors.Is(err, zkconn.ErrNodeExists) || errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrBadVersion) {
-		return nil
-	}
-	return err
+	return sim.Unless(err, zkconn.ErrNodeExists, zkconn.ErrNoNode, zkconn.ErrBadVersion)
 }
 
 // gate is that of the current generation, and whether it exists; "" without a record.

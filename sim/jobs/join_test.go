@@ -17,25 +17,10 @@ import (
 	"muster/zkstate/znode"
 )
 
-// ends reports whether an error of Join, or of a membership, is one with which a process may end.
-func ends(err error) bool {
-	for _, e := range []error{
-		worker.ErrFull, worker.ErrDone, worker.ErrHeld, worker.ErrNotOpen, worker.ErrCompleted, worker.ErrFenced,
-		worker.ErrNoJob, worker.ErrDamaged,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
-// endsWell is nil for an error with which a process may end.
+// endsWell is nil for an error of Join, or of a membership, with which a process may end.
 func endsWell(err error) error {
-	if ends(err) {
-		return nil
-	}
-	return err
+	return sim.Unless(err, worker.ErrFull, worker.ErrDone, worker.ErrHeld, worker.ErrNotOpen, worker.ErrCompleted,
+		worker.ErrFenced, worker.ErrNoJob, worker.ErrDamaged)
 }
 
 // joinWorld has a place less than identities, and two processes of one identity: who joins, who withdraws, and who
@@ -374,13 +359,9 @@ func takenWorld(n int, meets, live, retry bool) func(*sim.World) {
 // take joins as an identity, whoever has it.
 func (k *jobs) take(p *sim.Process, identity string) (*member, error) {
 	for {
-		err := k.withSession(p, func(s *zkconn.Session) error {
-			err := s.Delete(p.Context(), k.live(identity), -1)
-			if errors.Is(err, zkconn.ErrNoNode) {
-				return nil
-			}
-			return err
-		})
+		err := sim.InSession(time.Hour, func(p *sim.Process, s *zkconn.Session) error {
+			return sim.Unless(s.Delete(p.Context(), k.live(identity), -1), zkconn.ErrNoNode)
+		})(p)
 		if err != nil {
 			return nil, err
 		}
@@ -405,16 +386,14 @@ func updateWorld(atEnd job.OnComplete) func(*sim.World) {
 			return endsWell(err)
 		})
 		for _, name := range []string{"ann", "bob"} {
-			w.Process(name, 0, func(p *sim.Process) error {
-				return k.withSession(p, func(s *zkconn.Session) error {
-					for range 2 {
-						if err := k.update(p, s); err != nil {
-							return err
-						}
+			w.Process(name, 0, sim.InSession(time.Hour, func(p *sim.Process, s *zkconn.Session) error {
+				for range 2 {
+					if err := k.update(p, s); err != nil {
+						return err
 					}
-					return nil
-				})
-			})
+				}
+				return nil
+			}))
 		}
 	}
 }
@@ -434,10 +413,7 @@ func (k *jobs) update(p *sim.Process, s *zkconn.Session) error {
 		j.Lifecycle.OnComplete = job.Retain
 	}
 	err = store.Commit(p.Context(), plan.Row{Path: j.Path(), Old: old, New: j, Reason: plan.MutableDiffers})
-	if errors.Is(err, plan.ErrMoved) || errors.Is(err, plan.ErrAlreadyDone) || errors.Is(err, plan.ErrUnknown) {
-		return nil
-	}
-	return err
+	return sim.Unless(err, plan.ErrMoved, plan.ErrAlreadyDone, plan.ErrUnknown)
 }
 
 // applyUpdate checks that no update is lost, and that the last worker does what the job says.

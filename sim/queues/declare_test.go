@@ -1,7 +1,6 @@
 package queues_test
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -113,14 +112,7 @@ func (k *shop) applyOnce(p *sim.Process, store *zkstate.Store, anew bool) error 
 
 // moved forgets that somebody was faster, or that processes do not leave.
 func moved(err error) error {
-	for _, e := range []error{
-		plan.ErrMoved, plan.ErrAlreadyDone, plan.ErrUnknown, zkstate.ErrStillLive, zkstate.ErrOutside,
-	} {
-		if errors.Is(err, e) {
-			return nil
-		}
-	}
-	return err
+	return sim.Unless(err, plan.ErrMoved, plan.ErrAlreadyDone, plan.ErrUnknown, zkstate.ErrStillLive, zkstate.ErrOutside)
 }
 
 // submitAndForget submits a batch, and waits until it has ended. How it has is forgotten with its generation.

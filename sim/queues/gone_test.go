@@ -59,13 +59,8 @@ func anewWorld(w *sim.World) {
 
 // submitAndCancel adds a process that submits a batch, and cancels it. Nobody executes it.
 func (k *shop) submitAndCancel(name, id string) {
-	k.w.Process(name, 1, func(p *sim.Process) error {
-		s, err := p.Dial(sessionTimeout)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		_, err = k.submit(p, s, tasks.SubmitConfig{ID: id}, k.payloads(id, 1))
+	k.w.Process(name, 1, sim.InSession(sessionTimeout, func(p *sim.Process, s *zkconn.Session) error {
+		_, err := k.submit(p, s, tasks.SubmitConfig{ID: id}, k.payloads(id, 1))
 		if err != nil && !errors.Is(err, tasks.ErrCancelled) {
 			return err
 		}
@@ -76,7 +71,7 @@ func (k *shop) submitAndCancel(name, id string) {
 		}
 		defer o.Close()
 		return withoutBatch(o.Cancel(p.Context(), id))
-	})
+	}))
 }
 
 // change adds an operator who looks a few times for a batch, gives it a weight, pauses it, and cancels it.
@@ -104,12 +99,7 @@ func (k *shop) change(name, id string) {
 
 // withoutBatch forgets that a batch is gone, or was changed by others.
 func withoutBatch(err error) error {
-	for _, e := range []error{tasks.ErrNoBatch, tasks.ErrLost, tasks.ErrCancelled} {
-		if errors.Is(err, e) {
-			return nil
-		}
-	}
-	return err
+	return sim.Unless(err, tasks.ErrNoBatch, tasks.ErrLost, tasks.ErrCancelled)
 }
 
 // replace deletes a queue that nobody is in, and creates it; or gives it a new generation with another Redis.

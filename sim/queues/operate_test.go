@@ -26,12 +26,7 @@ func (k *shop) crew() {
 
 // operate gives a body a session and an operator.
 func (k *shop) operate(body func(p *sim.Process, s *zkconn.Session, o *tasks.Operator) error) func(*sim.Process) error {
-	return func(p *sim.Process) error {
-		s, err := p.Dial(sessionTimeout)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
+	return sim.InSession(sessionTimeout, func(p *sim.Process, s *zkconn.Session) error {
 		o, err := k.operator(p, s)
 		if err != nil {
 			wait(p.Context(), time.Second) // until the queue is there
@@ -39,7 +34,7 @@ func (k *shop) operate(body func(p *sim.Process, s *zkconn.Session, o *tasks.Ope
 		}
 		defer o.Close()
 		return again(body(p, s, o))
-	}
+	})
 }
 
 // awaitManifest waits until a batch is there, or has ended.
@@ -94,7 +89,7 @@ func cancelWorld(w *sim.World) {
 func pauseWorld(w *sim.World) {
 	k := newShop(w)
 	k.crew()
-	w.Process("s1", 1, func(p *sim.Process) error { return k.submitAndWait(p, "b1", 3) })
+	w.Process("s1", 1, k.submitAndWait("b1", 3))
 	w.Process("o1", 0, k.operate(func(p *sim.Process, _ *zkconn.Session, o *tasks.Operator) error {
 		for p.Context().Err() == nil {
 			there, err := awaitManifest(p, o, "b1")
@@ -224,7 +219,7 @@ func fullWorld(w *sim.World) {
 	k.large = 300 << 10
 	k.crew()
 	for i, id := range []string{"b1", "b2", "b2"} {
-		w.Process(fmt.Sprint("s", i), 1, func(p *sim.Process) error { return k.submitAndWait(p, id, 2) })
+		w.Process(fmt.Sprint("s", i), 1, k.submitAndWait(id, 2))
 	}
 }
 

@@ -134,7 +134,7 @@ func workWorld(w *sim.World) {
 	w.Service("e2", 1, k.executor)
 	w.Service("w1", 1, k.watcher)
 	for _, submitter := range []string{"s1", "s2"} {
-		w.Process(submitter, 1, func(p *sim.Process) error { return k.submitAndWait(p, "b1", 3, 1) })
+		w.Process(submitter, 1, k.submitAndWait("b1", 3, 1))
 	}
 	w.AtEnd(func() error {
 		if all := k.book.lives("b1"); len(all) != 1 || len(all[0].collected) == 0 {
@@ -179,25 +179,22 @@ func lossWorld(w *sim.World) {
 }
 
 // submitAndWait submits a batch of n tasks, and waits until it was collected.
-func (k *shop) submitAndWait(p *sim.Process, id string, n int, bad ...int) error {
-	s, err := p.Dial(sessionTimeout)
-	if err != nil {
+func (k *shop) submitAndWait(id string, n int, bad ...int) func(*sim.Process) error {
+	return sim.InSession(sessionTimeout, func(p *sim.Process, s *zkconn.Session) error {
+		if _, err := k.submit(p, s, tasks.SubmitConfig{ID: id}, k.payloads(id, n, bad...)); err != nil {
+			return err
+		}
+		o, err := k.operator(p, s)
+		if err != nil {
+			return err
+		}
+		defer o.Close()
+		end, err := k.awaitEnd(p, o, id)
+		if err == nil && (end.How != znode.EndCollected || end.Done != int64(n-len(bad)) || end.Dead != int64(len(bad))) {
+			err = fmt.Errorf("%s has ended as %s with %d done and %d dead", id, end.How, end.Done, end.Dead)
+		}
 		return err
-	}
-	defer s.Close()
-	if _, err := k.submit(p, s, tasks.SubmitConfig{ID: id}, k.payloads(id, n, bad...)); err != nil {
-		return err
-	}
-	o, err := k.operator(p, s)
-	if err != nil {
-		return err
-	}
-	defer o.Close()
-	end, err := k.awaitEnd(p, o, id)
-	if err == nil && (end.How != znode.EndCollected || end.Done != int64(n-len(bad)) || end.Dead != int64(len(bad))) {
-		err = fmt.Errorf("%s has ended as %s with %d done and %d dead", id, end.How, end.Done, end.Dead)
-	}
-	return err
+	})
 }
 
 // clashWorld: three submit batches of one name, of which one has other tasks. The Redis has dead tasks of an earlier
@@ -257,12 +254,7 @@ func deadWorld(w *sim.World) {
 // submitUnlessDead adds a process that submits b1 again and again while the Redis has dead tasks of that name, until it
 // is there, or another one is.
 func (k *shop) submitUnlessDead(name, content string, there func()) {
-	k.w.Process(name, 1, func(p *sim.Process) error {
-		s, err := p.Dial(sessionTimeout)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
+	k.w.Process(name, 1, sim.InSession(sessionTimeout, func(p *sim.Process, s *zkconn.Session) error {
 		for i := 0; p.Context().Err() == nil; i++ {
 			_, err := k.submit(p, s, tasks.SubmitConfig{ID: "b1"}, k.payloads(content, 2))
 			switch {
@@ -279,7 +271,7 @@ func (k *shop) submitUnlessDead(name, content string, there func()) {
 			}
 		}
 		return p.Context().Err()
-	})
+	}))
 }
 
 // errKilled is how an executor ends that a task has killed: without a word.

@@ -168,12 +168,9 @@ func (k *shop) join(p *sim.Process, role queue.Role) (*tasks.Process, error) {
 
 // again makes of an error after which a process starts anew one that the world takes for a fault.
 func again(err error) error {
-	for _, e := range []error{
-		tasks.ErrRemoved, tasks.ErrRedis, tasks.ErrHeld, tasks.ErrNotOpen, tasks.ErrNoQueue, store.ErrNoSeat,
-	} {
-		if errors.Is(err, e) {
-			return fmt.Errorf("%w: %w", zkconn.ErrSessionLost, err)
-		}
+	if err != nil && sim.Unless(err, tasks.ErrRemoved, tasks.ErrRedis, tasks.ErrHeld, tasks.ErrNotOpen,
+		tasks.ErrNoQueue, store.ErrNoSeat) == nil {
+		return fmt.Errorf("%w: %w", zkconn.ErrSessionLost, err)
 	}
 	return err
 }

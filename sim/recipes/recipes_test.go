@@ -70,14 +70,9 @@ func tree(w *sim.World, paths ...string) {
 // each declares n processes that run body with a session.
 func each(w *sim.World, n, lives int, body func(ctx context.Context, p *sim.Process, s *zkconn.Session) error) {
 	for i := range n {
-		w.Process(string(rune('a'+i)), lives, func(p *sim.Process) error {
-			s, err := p.Dial(timeout)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		w.Process(string(rune('a'+i)), lives, sim.InSession(timeout, func(p *sim.Process, s *zkconn.Session) error {
 			return body(p.Context(), p, s)
-		})
+		}))
 	}
 }
 
@@ -115,14 +110,6 @@ func await(ctx context.Context, s *zkconn.Session, path string) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// ignore takes an error as success.
-func ignore(err, expected error) error {
-	if errors.Is(err, expected) {
-		return nil
-	}
-	return err
 }
 
 const parties = 3
@@ -179,7 +166,7 @@ func numberedBarrier(w *sim.World) {
 		_, err := s.Multi(ctx,
 			zkconn.CreateOp("/by/"+p.Name(), nil, zkconn.Persistent, open),
 			zkconn.CreateOp("/c/c-", nil, zkconn.PersistentSequential, open))
-		if err := ignore(err, zkconn.ErrNodeExists); err != nil {
+		if err := sim.Unless(err, zkconn.ErrNodeExists); err != nil {
 			return err
 		}
 		if err := await(ctx, s, fmt.Sprintf("/c/c-%010d", parties-1)); err != nil {
@@ -292,7 +279,7 @@ func lowest(w *sim.World, again bool) {
 			if errors.Is(err, zkconn.ErrNoNode) && again {
 				continue
 			}
-			if err := ignore(err, zkconn.ErrNoNode); err != nil {
+			if err := sim.Unless(err, zkconn.ErrNoNode); err != nil {
 				return err
 			}
 			select {
@@ -421,8 +408,8 @@ func lastLeaverByCache(w *sim.World) {
 		if len(members) > 1 {
 			return nil
 		}
-		err = ignore(s.Delete(ctx, "/job", 0), zkconn.ErrNotEmpty)
-		return ignore(err, zkconn.ErrNoNode)
+		err = sim.Unless(s.Delete(ctx, "/job", 0), zkconn.ErrNotEmpty)
+		return sim.Unless(err, zkconn.ErrNoNode)
 	})
 }
 
@@ -473,7 +460,7 @@ func listAndPop(w *sim.World) {
 // listAndTake removes the task that it has executed.
 func listAndTake(w *sim.World) {
 	listAnd(w, func(ctx context.Context, s *zkconn.Session, task string) error {
-		return ignore(s.Delete(ctx, "/q/"+task, 0), zkconn.ErrNoNode)
+		return sim.Unless(s.Delete(ctx, "/q/"+task, 0), zkconn.ErrNoNode)
 	})
 }
 

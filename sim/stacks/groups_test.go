@@ -2,7 +2,6 @@ package stacks_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 
@@ -164,12 +163,9 @@ func (w *world) memberAfter(begin shift, name, group string, lives int, do work)
 			w.seen.add("joined")
 			err = w.holds(ctx, m, do)
 		}
-		for _, fine := range []error{
-			member.ErrNoGroup, member.ErrNotOpen, member.ErrHeld, member.ErrNotHeld, context.DeadlineExceeded,
-		} {
-			if errors.Is(err, fine) && p.Alive() {
-				return nil
-			}
+		if p.Alive() {
+			err = sim.Unless(err, member.ErrNoGroup, member.ErrNotOpen, member.ErrHeld, member.ErrNotHeld,
+				context.DeadlineExceeded)
 		}
 		return err
 	})

@@ -337,14 +337,8 @@ func (a *attacker) attack(turn int) error {
 
 // shrug is nil for what a server refuses.
 func (a *attacker) shrug(err error) error {
-	for _, refused := range []error{
-		zkconn.ErrNoNode, zkconn.ErrNodeExists, zkconn.ErrNoAuth, zkconn.ErrNotEmpty, zkconn.ErrBadVersion,
-	} {
-		if errors.Is(err, refused) {
-			return nil
-		}
-	}
-	return err
+	return sim.Unless(err, zkconn.ErrNoNode, zkconn.ErrNodeExists, zkconn.ErrNoAuth, zkconn.ErrNotEmpty,
+		zkconn.ErrBadVersion)
 }
 
 // generation is its own, or what its record names at the moment.

@@ -134,12 +134,7 @@ func (w *world) inQueue(
 			return err
 		}
 		err = do(p, s, inQueue{root + "/" + of, o.Record.Generation, o.RecordVersion})
-		for _, fine := range []error{zkconn.ErrNoNode, zkconn.ErrBadVersion, zkconn.ErrNodeExists} {
-			if errors.Is(err, fine) {
-				return nil
-			}
-		}
-		return err
+		return sim.Unless(err, zkconn.ErrNoNode, zkconn.ErrBadVersion, zkconn.ErrNodeExists)
 	})
 }
 

@@ -2,7 +2,6 @@ package stacks_test
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"muster/plan"
@@ -96,10 +95,7 @@ func (c confusion) repair(w *world) {
 		if err == nil {
 			_, err = s.Set(p.Context(), path, body, -1)
 		}
-		if errors.Is(err, zkconn.ErrNoNode) {
-			err = nil
-		}
-		return err
+		return sim.Unless(err, zkconn.ErrNoNode)
 	})
 	damage{}.repair(w)
 }
@@ -140,14 +136,8 @@ func terminated(w *world) {
 // terminate declares a process that is "muster terminate".
 func (w *world) terminate(name, path string, c config) {
 	w.storing(name, shift{}, actor{user: c.user}, c, func(ctx context.Context, store *zkstate.Store) error {
-		err := store.Terminate(ctx, path, time.Minute, nil)
-		for _, fine := range []error{
-			plan.ErrAlreadyDone, plan.ErrMoved, zkstate.ErrStillLive, zkstate.ErrNotTerminable, zkstate.ErrOtherStack,
-		} {
-			if errors.Is(err, fine) {
-				err = nil
-			}
-		}
+		err := sim.Unless(store.Terminate(ctx, path, time.Minute, nil), plan.ErrAlreadyDone, plan.ErrMoved,
+			zkstate.ErrStillLive, zkstate.ErrNotTerminable, zkstate.ErrOtherStack)
 		if err == nil {
 			w.seen.add("terminated")
 		}

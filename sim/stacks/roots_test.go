@@ -2,7 +2,6 @@ package stacks_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"muster/plan"
@@ -58,14 +57,10 @@ func (w *world) creator(name string, j job.Job) {
 		if err != nil || o != nil {
 			return err
 		}
-		err = store.Commit(ctx, row)
-		switch {
-		case err == nil:
+		if err = store.Commit(ctx, row); err == nil {
 			w.seen.add("created")
-		case errors.Is(err, plan.ErrMoved), errors.Is(err, plan.ErrAlreadyDone):
-			return nil
 		}
-		return err
+		return sim.Unless(err, plan.ErrMoved, plan.ErrAlreadyDone)
 	})
 }
 
@@ -115,10 +110,7 @@ func classic(w *world, counts bool) {
 		if err == nil {
 			err = remove(ctx, s, root+"/a/10.0.0.2:1")
 		}
-		if errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrNodeExists) {
-			return nil
-		}
-		return err
+		return sim.Unless(err, zkconn.ErrNoNode, zkconn.ErrBadVersion, zkconn.ErrNodeExists)
 	})
 	w.last(c)
 }

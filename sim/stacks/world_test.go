@@ -385,8 +385,7 @@ func (w *world) hand(name string, f func(p *sim.Process, s *zkconn.Session) erro
 // remove deletes these znodes one after the other, as far as it can.
 func remove(ctx context.Context, s *zkconn.Session, paths ...string) error {
 	for _, path := range paths {
-		err := s.Delete(ctx, path, -1)
-		if err != nil && !errors.Is(err, zkconn.ErrNoNode) && !errors.Is(err, zkconn.ErrNotEmpty) {
+		if err := sim.Unless(s.Delete(ctx, path, -1), zkconn.ErrNoNode, zkconn.ErrNotEmpty); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package watches
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -77,12 +76,7 @@ func world(hooks wire, ways ...way) func(*sim.World) {
 // change declares a process that changes znodes at random, and then ends its session. What it does depends on the
 // schedule alone.
 func (b *book) change(w *sim.World, name string) {
-	w.Process(name, 0, func(p *sim.Process) error {
-		s, err := p.Dial(timeout)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
+	w.Process(name, 0, sim.InSession(timeout, func(p *sim.Process, s *zkconn.Session) error {
 		for {
 			zxid, ok := b.take()
 			if !ok {
@@ -97,7 +91,7 @@ func (b *book) change(w *sim.World, name string) {
 		}
 		close(b.quiet)
 		return nil
-	})
+	}))
 }
 
 func (b *book) changeOne(ctx context.Context, s *zkconn.Session, zxid int64) error {
@@ -120,12 +114,7 @@ func (b *book) changeOne(ctx context.Context, s *zkconn.Session, zxid int64) err
 	default:
 		_, err = s.Multi(ctx, zkconn.SetOp(paths[0], body, -1), zkconn.SetOp(paths[1], body, -1))
 	}
-	for _, harmless := range []error{zkconn.ErrNoNode, zkconn.ErrNodeExists, zkconn.ErrNotEmpty} {
-		if errors.Is(err, harmless) {
-			return nil
-		}
-	}
-	return err
+	return sim.Unless(err, zkconn.ErrNoNode, zkconn.ErrNodeExists, zkconn.ErrNotEmpty)
 }
 
 func BenchmarkWorlds(b *testing.B) { sim.Bench(b, named()...) }
