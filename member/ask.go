@@ -71,6 +71,7 @@ type request struct {
 // It is written whether or not a member is live: the assigner of the members that join later decides then. An error
 // that wraps ErrUnknown means that nobody knows whether the request was written: look at what it was for.
 func SendAsk(ctx context.Context, s *zkconn.Session, root, name string, a znode.Ask) (at string, err error) {
+	defer wrapError(&err, "%s %s/%s", a.Do, resource.Join(root, name), a.Duty)
 	a.ID = zkstate.NewID()
 	q := &request{
 		s: s, root: root, name: name, duty: a.Duty, id: a.ID,
@@ -82,13 +83,10 @@ func SendAsk(ctx context.Context, s *zkconn.Session, root, name string, a znode.
 		},
 	}
 	q.check = func(ctx context.Context, rec *resource.Record) error { return q.checkAsk(ctx, rec, a) }
-	if q.body, err = znode.Encode(a); err == nil {
-		at, err = q.send(ctx)
+	if q.body, err = znode.Encode(a); err != nil {
+		return "", err
 	}
-	if err != nil {
-		return "", fmt.Errorf("%s %s/%s: %w", a.Do, resource.Join(root, name), a.Duty, err)
-	}
-	return at, nil
+	return q.send(ctx)
 }
 
 // AskRun asks for a run of a cron duty now, for an operator: by is user@host. It returns the number of the request,
@@ -98,6 +96,7 @@ func SendAsk(ctx context.Context, s *zkconn.Session, root, name string, a znode.
 // paused runs it when the pause ends. While the assigner deletes what the duty had left before it was declared again,
 // AskRun waits.
 func AskRun(ctx context.Context, s *zkconn.Session, root, name, duty, by string) (number int64, err error) {
+	defer wrapError(&err, "run %s/%s", resource.Join(root, name), duty)
 	q := &request{
 		s: s, root: root, name: name, duty: duty, id: zkstate.NewID(), folder: znode.Nows, entry: znode.NewNow,
 		idOf: func(body []byte) string {
@@ -109,20 +108,17 @@ func AskRun(ctx context.Context, s *zkconn.Session, root, name, duty, by string)
 	q.body, err = znode.Encode(znode.TickRecord{
 		State: znode.TickAsked, Asked: time.Now().UTC().Round(0), AskedBy: by, Nonce: q.id,
 	})
-	var at string
-	if err == nil {
-		at, err = q.send(ctx)
-	}
-	if err == nil && at == "" {
-		err = errRunForgotten
-	}
-	if err == nil {
-		number, err = znode.NowNumber(at)
-	}
 	if err != nil {
-		return 0, fmt.Errorf("run %s/%s: %w", resource.Join(root, name), duty, err)
+		return 0, err
 	}
-	return number, nil
+	at, err := q.send(ctx)
+	switch {
+	case err != nil:
+		return 0, err
+	case at == "":
+		return 0, errRunForgotten
+	}
+	return znode.NowNumber(at)
 }
 
 // send writes the request, and returns its path; empty if it was deleted since.

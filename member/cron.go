@@ -320,10 +320,7 @@ func (c *cron) settle(ctx context.Context) (_ orders, released bool, _ error) {
 // decide decides about the first thing that happened. written is to be called when the decision is written; nil if
 // nothing happened but that time passed.
 func (c *cron) decide(now time.Time) (d ticks.Decision, written func()) {
-	decider := ticks.Cron{Schedule: c.sched, Policy: policyOf(c.duty)}
-	if c.leave {
-		decider.Mode = ticks.Leaving
-	}
+	decider := ticks.Cron{Schedule: c.sched, Policy: policyOf(c.duty), Leaving: c.leave}
 	switch {
 	case !c.taken:
 		return decider.Taken(c.state, now), func() { c.taken = true }

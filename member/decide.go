@@ -49,8 +49,8 @@ func (f *office) decide(ctx context.Context, o orders) (next time.Duration, err 
 func (f *office) input(g group.Group) roster.Input {
 	in := roster.Input{
 		Settle: time.Duration(g.Settle), Size: f.memory.Size, Enough: g.PromoteAfter.Members,
-		Holders: map[string]int32{}, Pins: map[string]int32{}, Newest: map[string]*version.Version{},
-		Paused: map[string]bool{}, HandOver: map[string]int32{},
+		Holders: map[string]int32{}, Pins: seatNumbers(f.memory.Pins), HandOver: seatNumbers(f.memory.HandOver),
+		Newest: map[string]*version.Version{}, Paused: map[string]bool{},
 		Failures: map[string]map[int32]int{}, Backoff: map[string]map[int32]time.Duration{},
 	}
 	for _, d := range g.Duties {
@@ -72,16 +72,6 @@ func (f *office) input(g group.Group) roster.Input {
 			in.Holders[d] = n
 		}
 	}
-	for d, name := range f.memory.Pins {
-		if n, err := znode.SeatNumber(name); err == nil {
-			in.Pins[d] = n
-		}
-	}
-	for d, name := range f.memory.HandOver {
-		if n, err := znode.SeatNumber(name); err == nil {
-			in.HandOver[d] = n
-		}
-	}
 	for d, text := range f.memory.Newest {
 		if v, err := version.NewVersion(text); err == nil {
 			in.Newest[d] = v
@@ -94,6 +84,26 @@ func (f *office) input(g group.Group) roster.Input {
 		in.Paused[d] = true
 	}
 	return in
+}
+
+// seatNumbers are the numbers of seats, by duty.
+func seatNumbers(names znode.ByDuty) map[string]int32 {
+	numbers := map[string]int32{}
+	for d, name := range names {
+		if n, err := znode.SeatNumber(name); err == nil {
+			numbers[d] = n
+		}
+	}
+	return numbers
+}
+
+// seatNames is the reverse of seatNumbers.
+func (f *office) seatNames(numbers map[string]int32) znode.ByDuty {
+	names := znode.ByDuty{}
+	for d, n := range numbers {
+		names[d] = f.names[n]
+	}
+	return names
 }
 
 // answers is what the inboxes say about seats and duties: all of it is written in one transaction.
@@ -281,14 +291,10 @@ const (
 func (f *office) write(
 	ctx context.Context, o orders, r roster.Roster, old znode.AssignerMemory, answered answers,
 ) error {
-	holders := map[string]string{} // by duty: names of seats
-	f.memory.Pins, f.memory.Newest, f.memory.Why = znode.ByDuty{}, znode.ByDuty{}, znode.ByDuty{}
-	f.memory.Size = r.Size
+	f.memory.Pins, f.memory.HandOver, f.memory.Size = f.seatNames(r.Pins), f.seatNames(r.HandOver), r.Size
+	f.memory.Newest, f.memory.Why = znode.ByDuty{}, znode.ByDuty{}
 	outdated := false // the reason why a duty is vacant
 	for _, p := range r.Posts {
-		if p.Seat != roster.Nobody {
-			holders[p.Duty] = f.names[p.Seat]
-		}
 		f.memory.Why[p.Duty] = p.Because()
 		why, ok := old.Why[p.Duty]
 		switch {
@@ -298,17 +304,10 @@ func (f *office) write(
 			f.memory.Why[p.Duty] = why // why it came to its holder
 		}
 	}
-	for d, n := range r.Pins {
-		f.memory.Pins[d] = f.names[n]
-	}
-	f.memory.HandOver = znode.ByDuty{}
-	for d, n := range r.HandOver {
-		f.memory.HandOver[d] = f.names[n]
-	}
 	for d, v := range r.Newest {
 		f.memory.Newest[d] = v.Original()
 	}
-	moves := f.moves(holders)
+	moves := f.moves(f.seatNames(r.Holders()))
 	if len(moves)+len(f.resigned)+len(f.asks) == 0 && !outdated && remembersSame(old, f.memory) && !f.undecided(o) {
 		return nil
 	}
@@ -349,8 +348,8 @@ func remembersSame(a, b znode.AssignerMemory) bool {
 type move struct{ duty, from, to string }
 
 // moves is what must change so that the holders are these, by duty.
-func (f *office) moves(holders map[string]string) []move {
-	from := map[string]string{}
+func (f *office) moves(holders znode.ByDuty) []move {
+	from := znode.ByDuty{}
 	for name, s := range f.seats {
 		for _, d := range s.seat.Duties {
 			from[d] = name

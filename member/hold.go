@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,15 +33,24 @@ type Hold struct {
 	Duty  string
 	Epoch int64 // grows with every take of the duty, for ever. Systems outside refuse a smaller one
 
-	m        *Member
-	version  int32 // of the duty's znode: guards the holder's writes
-	handOver chan struct{}
-	ctx      context.Context
-	end      context.CancelCauseFunc
-	watched  chan struct{}         // closed when watch has returned
-	ending   atomic.Pointer[Event] // how this process is giving the duty back; nil: it is not
-	saving   turn                  // of who changes state
-	runners  *runners              // of operations
+	m            *Member
+	version      int32           // of the duty's znode: guards the holder's writes
+	handOver     context.Context // ends when the duty is to be handed over
+	tellHandOver context.CancelFunc
+	ctx          context.Context
+	end          context.CancelCauseFunc
+	watched      chan struct{}         // closed when watch has returned
+	ending       atomic.Pointer[Event] // how this process is giving the duty back; nil: it is not
+	saving       turn                  // of who changes state
+	opening      turn                  // of who opens, closes or aborts an operation
+	runners      sync.Map              // names of the operations that this process has opened
+}
+
+// wrapError says in an error, unless it is nil, what was attempted.
+func wrapError(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
+	}
 }
 
 // Take waits until the assigner gives the duty to this member and its last holder has let it go, and takes it. It
@@ -161,8 +171,9 @@ func (m *Member) findTake(
 func (m *Member) newHold(duty string, epoch int64, version int32) *Hold {
 	h := &Hold{
 		Duty: duty, Epoch: epoch, m: m, version: version,
-		handOver: make(chan struct{}), watched: make(chan struct{}), saving: newTurn(), runners: newRunners(),
+		watched: make(chan struct{}), saving: newTurn(), opening: newTurn(),
 	}
+	h.handOver, h.tellHandOver = context.WithCancel(context.Background())
 	h.ctx, h.end = context.WithCancelCause(m.ctx)
 	m.emit(Event{Kind: EventTaken, Duty: duty, Epoch: epoch})
 	go h.watch()
@@ -175,13 +186,12 @@ func (h *Hold) Context() context.Context { return h.ctx }
 
 // HandOver is closed when the assigner has given the duty to another member, or when it is no longer declared. Finish,
 // and call Release: the next holder waits for that.
-func (h *Hold) HandOver() <-chan struct{} { return h.handOver }
+func (h *Hold) HandOver() <-chan struct{} { return h.handOver.Done() }
 
 // watch ends the hold when held is gone, and notices when it is to be handed over. A held that somebody wrote to ends
 // the membership: nobody else could take the duty before the session ends.
 func (h *Hold) watch() {
 	defer close(h.watched)
-	asked := false
 	for {
 		stat, there, event, err := h.m.session.ExistsW(h.ctx, h.held())
 		if err == nil && (!there || stat.EphemeralOwner != h.m.session.ID()) {
@@ -196,10 +206,9 @@ func (h *Hold) watch() {
 		}
 		for same := true; same; {
 			o := h.m.orders()
-			if !asked && !o.wants(h.Duty) {
-				asked = true
+			if h.handOver.Err() == nil && !o.wants(h.Duty) {
 				h.m.emit(Event{Kind: EventHandOver, Duty: h.Duty, Epoch: h.Epoch})
-				close(h.handOver)
+				h.tellHandOver()
 			}
 			select {
 			case <-o.changed:
@@ -275,7 +284,8 @@ func (h *Hold) Resign(ctx context.Context, blame bool, because string) error {
 // giveBack deletes held. e is the event of that. Unless r is nil it tells the assigner in the same transaction that
 // this member resigns. If somebody has deleted held by hand, the assigner is told all the same: or else the seat would
 // go on to name a member that does not take the duty.
-func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) error {
+func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) (err error) {
+	defer wrapError(&err, "give back %s", h.Duty)
 	e.Duty, e.Epoch = h.Duty, h.Epoch
 	h.ending.Store(&e)
 	for {
@@ -301,14 +311,14 @@ func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) erro
 		}
 		if wait == nil {
 			h.ending.Store(nil)
-			return fmt.Errorf("give back %s: %w", h.Duty, err)
+			return err
 		}
 		select {
 		case <-wait:
 		case <-h.ctx.Done():
 		case <-ctx.Done():
 			h.ending.Store(nil)
-			return fmt.Errorf("give back %s: %w", h.Duty, context.Cause(ctx))
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -457,10 +467,7 @@ func (h *Hold) tellAssigner(ctx context.Context, r *znode.Resignation, refused e
 	if r == nil || refused == nil || h.m.ctx.Err() != nil {
 		return nil
 	}
-	if err := h.m.tell(ctx, *r, h.m.resignedAt(h.Duty)); err != nil {
-		return fmt.Errorf("give back %s: %w", h.Duty, err)
-	}
-	return nil
+	return h.m.tell(ctx, *r, h.m.resignedAt(h.Duty))
 }
 
 // decline tells the assigner that this member cannot take a duty which the assigner gave it, and why.
@@ -539,19 +546,7 @@ func (h *Hold) run(ctx context.Context, f func(ctx context.Context, h *Hold) err
 	fctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(h.ctx, func() { end(context.Cause(h.ctx)) })()
-	returned := make(chan struct{})
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-h.handOver:
-			end(ErrHandOver)
-		case <-returned:
-		}
-	}()
+	defer context.AfterFunc(h.handOver, func() { end(ErrHandOver) })()
 	failed = f(fctx, h)
-	cause = context.Cause(fctx)
-	close(returned)
-	<-watched
-	return cause, failed
+	return context.Cause(fctx), failed
 }

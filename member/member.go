@@ -44,17 +44,11 @@ type Member struct {
 	clock   func() time.Time
 	silence time.Duration // the longest that Config allows
 
-	ctx     context.Context // ends with the membership
-	events  events
-	changed chan struct{} // closed, under mu, when one of the following changes
+	ctx    context.Context // ends with the membership
+	events events
 
 	mu       sync.Mutex
-	group    group.Group      // as the Record declares it now
-	record   zkconn.Stat      // of the Record
-	assign   int              // the method of assignment that the Record wants
-	stop     bool             // the members were asked to stop
-	given    znode.Seat       // as the assigner wrote it
-	version  int32            // of the seat
+	now      orders
 	resigned map[string]int32 // duty: the version of the seat at which this member resigned
 	zkTime   time.Time        // a time that ZooKeeper's clock had passed at seen; see clockRead
 	seen     time.Time
@@ -64,9 +58,8 @@ func newMember(c Config, taken *seat.Seat, rec *resource.Record, knows int, pres
 	m := &Member{
 		Identity: c.Identity, Generation: taken.Generation,
 		seat: taken, session: taken.Session, acl: taken.ACL, ctx: taken.Context(), present: present, root: c.Root,
-		knows: knows, assign: group.Assign(rec), group: group.Of(rec), changed: make(chan struct{}),
-		version: -1, resigned: map[string]int32{},
-		silence: cmp.Or(c.MaxSilence, math.MaxInt64),
+		knows: knows, resigned: map[string]int32{}, silence: cmp.Or(c.MaxSilence, math.MaxInt64),
+		now: orders{group: group.Of(rec), assign: group.Assign(rec), seat: -1, changed: make(chan struct{})},
 	}
 	if m.clock = c.Clock; m.clock == nil {
 		m.clock = time.Now
@@ -79,11 +72,7 @@ func newMember(c Config, taken *seat.Seat, rec *resource.Record, knows int, pres
 func (m *Member) Context() context.Context { return m.ctx }
 
 // Group is the group as it is declared now.
-func (m *Member) Group() group.Group {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.group
-}
+func (m *Member) Group() group.Group { return m.orders().group }
 
 // start watches in the background until the membership ends.
 func (m *Member) start() *Member {
@@ -127,9 +116,9 @@ func (m *Member) give(seat znode.Seat, version int32) {
 	var had []string
 	news := false
 	m.update(func() {
-		if version > m.version {
-			had, news = m.given.Duties, true
-			m.given, m.version = seat, version
+		if version > m.now.seat {
+			had, news = m.now.duties, true
+			m.now.duties, m.now.seat = seat.Duties, version
 		}
 	})
 	for _, duty := range seat.Duties {
@@ -152,8 +141,8 @@ func (m *Member) clockRead(at time.Time) {
 // readRecord notes what is declared.
 func (m *Member) readRecord(rec resource.Record, stat zkconn.Stat) {
 	m.update(func() {
-		m.group, m.record, m.stop = group.Of(&rec), stat, rec.State == resource.StateTerminating
-		m.assign = group.Assign(&rec)
+		m.now.group, m.now.record, m.now.edited = group.Of(&rec), stat.Version, stat.Mzxid
+		m.now.assign, m.now.stop = group.Assign(&rec), rec.State == resource.StateTerminating
 	})
 }
 
@@ -162,28 +151,26 @@ func (m *Member) update(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change()
-	close(m.changed)
-	m.changed = make(chan struct{})
+	close(m.now.changed)
+	m.now.changed = make(chan struct{})
 }
 
 // orders is what a member has read at one moment.
 type orders struct {
-	group   group.Group
-	record  int32 // version
-	edited  int64 // zxid of that
-	assign  int
-	stop    bool
-	duties  []string
-	seat    int32           // version
-	changed <-chan struct{} // closed when there are newer ones
+	group   group.Group   // as the Record declares it
+	record  int32         // version of the Record
+	edited  int64         // zxid of that
+	assign  int           // the method of assignment that the Record wants
+	stop    bool          // the members were asked to stop
+	duties  []string      // that the assigner has given to this member
+	seat    int32         // version of the seat
+	changed chan struct{} // closed when there are newer ones
 }
 
 func (m *Member) orders() orders {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return orders{
-		m.group, m.record.Version, m.record.Mzxid, m.assign, m.stop, m.given.Duties, m.version, m.changed,
-	}
+	return m.now
 }
 
 // has reports whether the assigner gave the duty to this member.
@@ -204,8 +191,8 @@ func (o orders) wants(duty string) bool {
 func (m *Member) resign(duty string) int32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.resigned[duty] = m.version
-	return m.version
+	m.resigned[duty] = m.now.seat
+	return m.now.seat
 }
 
 // resignedAt is the version of the seat at which this member resigned; -1 if it did not.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"muster/resource"
@@ -58,55 +57,24 @@ type Operation struct {
 	seen    map[string]bool // guarded by turn: keys of the steps of this run
 }
 
-// runners are the operations that this process has opened under one hold.
-type runners struct {
-	turn turn // of Open, Close and Abort
-	mu   sync.Mutex
-	busy map[string]bool
-}
-
-func newRunners() *runners { return &runners{turn: newTurn(), busy: map[string]bool{}} }
-
-// reserve reports whether the operation had no runner.
-func (r *runners) reserve(name string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	free := !r.busy[name]
-	r.busy[name] = true
-	return free
-}
-
-func (r *runners) release(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.busy, name)
-}
-
 // Open opens the operation of this name, or resumes it if somebody opened it before and has not closed it. script is a
 // digest of what runs it: only the same script resumes it, or another one that adopts it. Only one runner in this
 // process has an operation, until Close or Leave. If the error is ErrUnknown, the operation may be open.
-func (h *Hold) Open(ctx context.Context, name, script string, adopt bool) (*Operation, error) {
-	o, err := h.open(ctx, name, script, adopt)
-	if err != nil {
-		return nil, fmt.Errorf("open %s of %s: %w", name, h.Duty, err)
-	}
-	return o, nil
-}
-
-func (h *Hold) open(ctx context.Context, name, script string, adopt bool) (o *Operation, err error) {
+func (h *Hold) Open(ctx context.Context, name, script string, adopt bool) (_ *Operation, err error) {
+	defer wrapError(&err, "open %s of %s", name, h.Duty)
 	if err := znode.CheckOperation(name); err != nil {
 		return nil, err
 	}
-	if err := h.runners.turn.take(ctx); err != nil {
+	if err := h.opening.take(ctx); err != nil {
 		return nil, err
 	}
-	defer h.runners.turn.pass()
-	if !h.runners.reserve(name) {
+	defer h.opening.pass()
+	if _, busy := h.runners.LoadOrStore(name, true); busy {
 		return nil, ErrOperationBusy
 	}
 	defer func() {
 		if err != nil {
-			h.runners.release(name)
+			h.runners.Delete(name)
 		}
 	}()
 	if err := h.m.session.Settled(ctx); err != nil { // a write whose caller gave up may still have been on its way
@@ -130,10 +98,13 @@ func (h *Hold) open(ctx context.Context, name, script string, adopt bool) (o *Op
 		}
 		next.ID, next.Runs = old.ID, old.Runs+1
 	}
-	o = &Operation{
+	o := &Operation{
 		Name: name, ID: next.ID, Resumed: old != nil, h: h, turn: newTurn(), seen: map[string]bool{},
 	}
-	return o, o.begin(ctx, next)
+	if err := o.begin(ctx, next); err != nil {
+		return nil, err
+	}
+	return o, nil
 }
 
 // cleanOperations deletes what is left of closed operations, and counts the open ones but for this one.
@@ -220,25 +191,18 @@ func (o *Operation) readJournal(ctx context.Context) error {
 
 // Close closes the operation, and deletes its journal. If the error is ErrUnknown, it may be open. After any error call
 // Close again, or Leave.
-func (o *Operation) Close(ctx context.Context) error { return o.closeIf(ctx, false) }
+func (o *Operation) Close(ctx context.Context) error { return o.close(ctx, false) }
 
 // CloseUnbegun is Close if no step of the operation has begun: then there is nothing to go on with. Otherwise it does
 // nothing.
-func (o *Operation) CloseUnbegun(ctx context.Context) error { return o.closeIf(ctx, true) }
+func (o *Operation) CloseUnbegun(ctx context.Context) error { return o.close(ctx, true) }
 
-func (o *Operation) closeIf(ctx context.Context, unbegun bool) error {
-	err := o.close(ctx, unbegun)
-	if err != nil {
-		return fmt.Errorf("close %s of %s: %w", o.Name, o.h.Duty, err)
-	}
-	return nil
-}
-
-func (o *Operation) close(ctx context.Context, unbegun bool) error {
-	if err := o.h.runners.turn.take(ctx); err != nil {
+func (o *Operation) close(ctx context.Context, unbegun bool) (err error) {
+	defer wrapError(&err, "close %s of %s", o.Name, o.h.Duty)
+	if err := o.h.opening.take(ctx); err != nil {
 		return err
 	}
-	defer o.h.runners.turn.pass()
+	defer o.h.opening.pass()
 	if err := o.turn.take(ctx); err != nil {
 		return err
 	}
@@ -268,31 +232,24 @@ func (o *Operation) Leave() {
 // end is called once, with the turn.
 func (o *Operation) end() {
 	o.over = true
-	o.h.runners.release(o.Name)
+	o.h.runners.Delete(o.Name)
 }
 
 // Abort closes an operation that has no runner in this process, whoever opened it. What its steps did remains. It
 // returns ErrNoOperation if it is not open.
-func (h *Hold) Abort(ctx context.Context, name string) error {
-	err := h.abort(ctx, name)
-	if err != nil {
-		return fmt.Errorf("abort %s of %s: %w", name, h.Duty, err)
-	}
-	return nil
-}
-
-func (h *Hold) abort(ctx context.Context, name string) error {
+func (h *Hold) Abort(ctx context.Context, name string) (err error) {
+	defer wrapError(&err, "abort %s of %s", name, h.Duty)
 	if err := znode.CheckOperation(name); err != nil {
 		return err
 	}
-	if err := h.runners.turn.take(ctx); err != nil {
+	if err := h.opening.take(ctx); err != nil {
 		return err
 	}
-	defer h.runners.turn.pass()
-	if !h.runners.reserve(name) {
+	defer h.opening.pass()
+	if _, busy := h.runners.LoadOrStore(name, true); busy {
 		return ErrOperationBusy
 	}
-	defer h.runners.release(name)
+	defer h.runners.Delete(name)
 	if err := h.m.session.Settled(ctx); err != nil {
 		return err
 	}
@@ -356,15 +313,8 @@ type Step struct {
 
 // Step comes to the step with this name and these arguments. Unless it is Done, do it, and call Finish. If the error is
 // ErrUnknown, the step may have begun.
-func (o *Operation) Step(ctx context.Context, name string, args []string) (*Step, error) {
-	s, err := o.step(ctx, name, args)
-	if err != nil {
-		return nil, fmt.Errorf("step %s of %s: %w", name, o.Name, err)
-	}
-	return s, nil
-}
-
-func (o *Operation) step(ctx context.Context, name string, args []string) (*Step, error) {
+func (o *Operation) Step(ctx context.Context, name string, args []string) (_ *Step, err error) {
+	defer wrapError(&err, "step %s of %s", name, o.Name)
 	if err := znode.CheckStep(name); err != nil {
 		return nil, err
 	}
@@ -453,14 +403,8 @@ func (s *Step) set(body []byte) zkconn.Op { return zkconn.SetOp(s.at(), body, -1
 
 // Finish records that the step is done, and its output of at most 64 KiB. If the error is ErrUnknown, it may be
 // recorded. After any error Finish can be called again.
-func (s *Step) Finish(ctx context.Context, output []byte) error {
-	if err := s.finish(ctx, output); err != nil {
-		return fmt.Errorf("step %s of %s: %w", s.Name, s.o.Name, err)
-	}
-	return nil
-}
-
-func (s *Step) finish(ctx context.Context, output []byte) error {
+func (s *Step) Finish(ctx context.Context, output []byte) (err error) {
+	defer wrapError(&err, "step %s of %s", s.Name, s.o.Name)
 	if len(output) > znode.MaxOutput {
 		return fmt.Errorf("%w: it has %d bytes, and a step has at most %d", ErrOutputTooLarge, len(output), znode.MaxOutput)
 	}
@@ -487,7 +431,7 @@ func (s *Step) finish(ctx context.Context, output []byte) error {
 			ErrOperationLimit, next.Bytes, znode.MaxOutputs)
 	}
 	s.record.Done, s.record.Output, s.unsure = true, slices.Clone(output), true
-	err := s.write(ctx, next, s.set)
+	err = s.write(ctx, next, s.set)
 	s.unsure = err != nil
 	return err
 }
@@ -558,21 +502,14 @@ func Operations(ctx context.Context, s *zkconn.Session, root, g, duty string) ([
 	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return nil, err
 	}
-	open := []OperationInfo{}
-	for _, name := range names {
-		info, err := readOperation(ctx, s, root, g, duty, name)
-		if err != nil {
-			return nil, err
-		}
-		if info != nil {
-			open = append(open, *info)
-		}
-	}
-	return open, nil
+	found, err := zkstate.ForEach(ctx, names, func(ctx context.Context, name string) ([]OperationInfo, error) {
+		return readOperation(ctx, s, root, g, duty, name)
+	})
+	return append([]OperationInfo{}, slices.Concat(found...)...), err
 }
 
-// readOperation describes an operation; nil if it is not open.
-func readOperation(ctx context.Context, s *zkconn.Session, root, g, duty, name string) (*OperationInfo, error) {
+// readOperation describes an operation; nothing if it is not open.
+func readOperation(ctx context.Context, s *zkconn.Session, root, g, duty, name string) ([]OperationInfo, error) {
 	body, stat, err := s.Get(ctx, znode.Operation(root, g, duty, name))
 	if errors.Is(err, zkconn.ErrNoNode) || err == nil && len(body) == 0 {
 		return nil, nil
@@ -580,11 +517,11 @@ func readOperation(ctx context.Context, s *zkconn.Session, root, g, duty, name s
 	if err != nil {
 		return nil, err
 	}
-	info := &OperationInfo{Name: name, Opened: stat.Ctime}
+	info := OperationInfo{Name: name, Opened: stat.Ctime}
 	opening, err := znode.DecodeAny[znode.Opening](body)
 	if err != nil {
 		info.Problem = err.Error()
-		return info, nil
+		return []OperationInfo{info}, nil
 	}
 	info.ID, info.Script, info.By, info.Epoch, info.Runs =
 		opening.ID, opening.Script, opening.By, opening.Epoch, opening.Runs
@@ -592,7 +529,7 @@ func readOperation(ctx context.Context, s *zkconn.Session, root, g, duty, name s
 	if errors.Is(err, zkconn.ErrNoNode) { // closed meanwhile, or deleted by hand
 		if body, _, again := s.Get(ctx, znode.Operation(root, g, duty, name)); again == nil && len(body) > 0 {
 			info.Problem = "its journal is gone"
-			return info, nil
+			return []OperationInfo{info}, nil
 		}
 		return nil, nil
 	}
@@ -602,8 +539,7 @@ func readOperation(ctx context.Context, s *zkconn.Session, root, g, duty, name s
 	journal, err := znode.Decode[znode.Journal](body)
 	if err != nil {
 		info.Problem = err.Error()
-		return info, nil
 	}
 	info.Steps, info.Done, info.Bytes = journal.Steps, journal.Done, journal.Bytes
-	return info, nil
+	return []OperationInfo{info}, nil
 }

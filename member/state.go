@@ -42,35 +42,26 @@ const (
 
 // Put saves a value under a key of this duty, for whoever holds it then. After ErrUnknown, or if ctx has ended, the key
 // has its old value or this one.
-func (h *Hold) Put(ctx context.Context, key string, value []byte) error {
-	err := znode.CheckKey(key)
-	if err == nil && len(value) > MaxStateValue {
-		err = fmt.Errorf("%w: it has %d bytes, and a key has at most %d", ErrStateTooLarge, len(value), MaxStateValue)
+func (h *Hold) Put(ctx context.Context, key string, value []byte) (err error) {
+	defer wrapError(&err, "save %s of %s", key, h.Duty)
+	if len(value) > MaxStateValue {
+		return fmt.Errorf("%w: it has %d bytes, and a key has at most %d", ErrStateTooLarge, len(value), MaxStateValue)
 	}
-	if err == nil {
-		err = h.changeState(ctx, &znode.SavedValue{By: h.m.Identity, Epoch: h.Epoch, Data: value}, key)
-	}
-	if err != nil {
-		return fmt.Errorf("save %s of %s: %w", key, h.Duty, err)
-	}
-	return nil
+	return h.changeState(ctx, &znode.SavedValue{By: h.m.Identity, Epoch: h.Epoch, Data: value}, key)
 }
 
 // Remove removes a key of this duty. It returns ErrNoKey if there is none. After ErrUnknown, or if ctx has ended, the
 // key has its value or is gone.
-func (h *Hold) Remove(ctx context.Context, key string) error {
-	err := znode.CheckKey(key)
-	if err == nil {
-		err = h.changeState(ctx, nil, key)
-	}
-	if err != nil {
-		return fmt.Errorf("remove %s of %s: %w", key, h.Duty, err)
-	}
-	return nil
+func (h *Hold) Remove(ctx context.Context, key string) (err error) {
+	defer wrapError(&err, "remove %s of %s", key, h.Duty)
+	return h.changeState(ctx, nil, key)
 }
 
 // changeState saves a value under a key; nil removes the key.
 func (h *Hold) changeState(ctx context.Context, value *znode.SavedValue, key string) error {
+	if err := znode.CheckKey(key); err != nil {
+		return err
+	}
 	if err := h.saving.take(ctx); err != nil {
 		return err
 	}

@@ -14,18 +14,19 @@ import (
 // none is the index of no member, and of no version.
 const none = -1
 
-// group is an input with sets of members by what they have in common. Members are known by their index, in the order of
-// seats.
-type group struct {
+// indexed is an input with sets of members by what they have in common. Members are known by their index, in the order
+// of seats.
+type indexed struct {
 	in       Input
 	index    map[int32]int // by seat
 	versions []ofVersion   // the newest first
 	version  []int         // of each member: an index of versions
 	listed   []set         // of each duty: the members that list it
+	useful   set           // members that list a declared duty
 	ready    set
 	settled  set // members that are at least settle old
 	starting bool
-	oldest   time.Duration // the greatest age of a member that lists a declared duty
+	oldest   time.Duration // the greatest age of a useful member
 	size     int           // see Roster
 }
 
@@ -35,18 +36,17 @@ type ofVersion struct {
 	members set
 }
 
-// newGroup makes the sets. The members and the duties of in are sorted.
-func newGroup(in Input) *group {
+// index makes the sets. The members and the duties of in are sorted.
+func index(in Input) *indexed {
 	n := len(in.Members)
-	g := &group{
+	g := &indexed{
 		in: in, index: map[int32]int{}, version: make([]int, n), listed: make([]set, len(in.Duties)),
-		ready: newSet(n), settled: newSet(n),
+		useful: newSet(n), ready: newSet(n), settled: newSet(n),
 	}
 	duty := map[string]int{}
 	for d, declared := range in.Duties {
 		duty[declared.Name], g.listed[d] = d, newSet(n)
 	}
-	useful := newSet(n)
 	for m, member := range in.Members {
 		g.index[member.Seat] = m
 		if member.Ready {
@@ -59,11 +59,11 @@ func newGroup(in Input) *group {
 			if d, ok := duty[name]; ok {
 				g.listed[d].add(m)
 				g.oldest = max(g.oldest, member.Age)
-				useful.add(m)
+				g.useful.add(m)
 			}
 		}
 	}
-	g.size = useful.size()
+	g.size = g.useful.size()
 	g.starting = g.size > 0 && g.oldest < in.Settle && (in.Size == 0 || 2*g.size < in.Size)
 	if g.starting || g.size == 0 {
 		g.size = in.Size
@@ -74,7 +74,7 @@ func newGroup(in Input) *group {
 
 // sortVersions fills versions and version. Texts that mean the same version, 2.0 and 2.0.0, are one version: that of
 // the most senior member.
-func (g *group) sortVersions() {
+func (g *indexed) sortVersions() {
 	n := len(g.in.Members)
 	for m, member := range g.in.Members {
 		i := slices.IndexFunc(g.versions, func(v ofVersion) bool { return compare(v.version, member.Version) == 0 })
@@ -125,7 +125,7 @@ type choice struct {
 }
 
 // choose decides who may have a duty. The rules stand in the comment of the package.
-func (g *group) choose(d int) choice {
+func (g *indexed) choose(d int) choice {
 	duty := g.in.Duties[d]
 	c := choice{duty: d, prefer: none, home: none, may: newSet(len(g.in.Members))}
 	c.newer = newSet(len(g.in.Members))
@@ -169,7 +169,7 @@ func (c *choice) keep(why Why) {
 }
 
 // chooseHeld decides about a duty whose holder can do it, if receivers are the others that it may move to.
-func (g *group) chooseHeld(c *choice, receivers set) {
+func (g *indexed) chooseHeld(c *choice, receivers set) {
 	switch wanted := c.wanted.has(c.last); {
 	case wanted && g.in.Duties[c.duty].Leader:
 		c.keep(Leads)
@@ -200,7 +200,7 @@ func (c *choice) unlessGiver(s set) set {
 }
 
 // chooseVacant decides about a duty that nobody has, if wanted are the members that are preferred.
-func (g *group) chooseVacant(c *choice, wanted set) {
+func (g *indexed) chooseVacant(c *choice, wanted set) {
 	for _, v := range g.versions {
 		if wanted.empty() {
 			wanted = c.free.and(v.members)
@@ -221,7 +221,7 @@ func (g *group) chooseVacant(c *choice, wanted set) {
 
 // prefer returns the version whose members a duty wants, of which at least one can do it, and the members of newer
 // versions that time may promote. holds says that c.last can do the duty.
-func (g *group) prefer(c choice, holds bool) (v int, newer set) {
+func (g *indexed) prefer(c choice, holds bool) (v int, newer set) {
 	able := func(v int) set { return c.able.and(g.versions[v].members) }
 	v, newer = none, newSet(len(g.in.Members))
 	if last, ok := g.in.Newest[g.in.Duties[c.duty].Name]; ok {
@@ -252,7 +252,7 @@ func (g *group) prefer(c choice, holds bool) (v int, newer set) {
 }
 
 // newestWith returns the newest version above v of which enough members are in s; none if there is none.
-func (g *group) newestWith(enough int, s set, v int) int {
+func (g *indexed) newestWith(enough int, s set, v int) int {
 	for i := range v {
 		if s.and(g.versions[i].members).size() >= enough {
 			return i
@@ -262,7 +262,7 @@ func (g *group) newestWith(enough int, s set, v int) int {
 }
 
 // member returns the member whose seat stands at a duty's name; none if it is not live.
-func (g *group) member(seats map[string]int32, duty string) int {
+func (g *indexed) member(seats map[string]int32, duty string) int {
 	seat, ok := seats[duty]
 	if !ok {
 		return none
@@ -275,7 +275,7 @@ func (g *group) member(seats map[string]int32, duty string) int {
 }
 
 // fitting returns the members whose versions fit.
-func (g *group) fitting(constraints version.Constraints) set {
+func (g *indexed) fitting(constraints version.Constraints) set {
 	fit := newSet(len(g.in.Members))
 	for _, v := range g.versions {
 		if len(constraints) == 0 || v.version != nil && constraints.Check(v.version) {
@@ -286,7 +286,7 @@ func (g *group) fitting(constraints version.Constraints) set {
 }
 
 // waiting returns the members that may not get a duty yet, because they gave it up.
-func (g *group) waiting(d int) set {
+func (g *indexed) waiting(d int) set {
 	s := newSet(len(g.in.Members))
 	for seat, rest := range g.in.Backoff[g.in.Duties[d].Name] {
 		if m, ok := g.index[seat]; ok && rest > 0 {
@@ -297,7 +297,7 @@ func (g *group) waiting(d int) set {
 }
 
 // leastFailed returns the members of s with the fewest failures at a duty.
-func (g *group) leastFailed(d int, s set) set {
+func (g *indexed) leastFailed(d int, s set) set {
 	if len(g.in.Failures[g.in.Duties[d].Name]) == 0 {
 		return s
 	}
@@ -311,7 +311,7 @@ func (g *group) leastFailed(d int, s set) set {
 }
 
 // fewestFailures is the smallest number of failures that a member of s has at a duty.
-func (g *group) fewestFailures(d int, s set) int {
+func (g *indexed) fewestFailures(d int, s set) int {
 	fewest := math.MaxInt
 	for m := range s.all() {
 		fewest = min(fewest, g.failures(d, m))
@@ -319,7 +319,7 @@ func (g *group) fewestFailures(d int, s set) int {
 	return fewest
 }
 
-func (g *group) failures(d, m int) int {
+func (g *indexed) failures(d, m int) int {
 	return g.in.Failures[g.in.Duties[d].Name][g.in.Members[m].Seat]
 }
 
@@ -362,38 +362,28 @@ func (p Post) Because() string {
 }
 
 func (p Post) words() string {
-	switch p.Why {
-	case Keeps:
-		return "it had the duty, and no further move makes the loads more even now"
-	case Leads:
-		return "a leader stays while its member lives"
-	case Waits:
-		return "it had the duty, and the members of another version may not have it yet"
-	case Pinned:
-		return "the duty is pinned to it"
-	case Newer:
-		return fmt.Sprintf("it has the preferred version, %s", p.Version)
-	case HandedOver:
-		return "the last holder was asked to hand over"
-	case Evens:
-		return "the loads are more even"
-	case Fills:
-		return fmt.Sprintf("the duty was vacant, and of %d eligible members this keeps the loads most even", p.Eligible)
-	case Only:
-		return "the duty was vacant, and no other member could have it then"
-	case Paused:
-		return "the duty is paused"
-	case Starts:
-		if p.Seat != Nobody {
-			return "it had the duty, and the group starts"
-		}
+	switch {
+	case p.Why == Starts && p.Seat == Nobody:
 		return "the group starts, and every member is young"
-	case BackedOff:
-		return "every member that can do it has just given it up"
-	case Unfit:
+	case p.Why == Newer:
+		return fmt.Sprintf("it has the preferred version, %s", p.Version)
+	case p.Why == Fills:
+		return fmt.Sprintf("the duty was vacant, and of %d eligible members this keeps the loads most even", p.Eligible)
+	case p.Why == Unfit:
 		return "no member can do it" + p.Unable.list()
 	}
-	return string(p.Why)
+	return map[Why]string{
+		Starts:     "it had the duty, and the group starts",
+		Keeps:      "it had the duty, and no further move makes the loads more even now",
+		Leads:      "a leader stays while its member lives",
+		Waits:      "it had the duty, and the members of another version may not have it yet",
+		Pinned:     "the duty is pinned to it",
+		HandedOver: "the last holder was asked to hand over",
+		Evens:      "the loads are more even",
+		Only:       "the duty was vacant, and no other member could have it then",
+		Paused:     "the duty is paused",
+		BackedOff:  "every member that can do it has just given it up",
+	}[p.Why]
 }
 
 // list returns the counts: " (not ready: 2)". It is empty if there are no members.

@@ -104,7 +104,7 @@ func brokenByPost(n naive, p roster.Post) string {
 	case d.Leader && !d.Newest && holds && p.Seat != h.Seat && p.Why != roster.Pinned &&
 		p.Why != roster.Paused && p.Why != roster.HandedOver:
 		return "a leader moved"
-	case p.Because() == string(p.Why):
+	case p.Because() == "":
 		return "its reason has no words"
 	case p.Seat == roster.Nobody && p.Eligible > 0:
 		return "it is vacant, and somebody is eligible"

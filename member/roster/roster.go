@@ -19,26 +19,26 @@
 //
 // These rules are tried in this order:
 //
-//   - A paused duty has no holder, and is no load. Its holder loses it, because else its command would go on.
-//   - In a group that starts, a holder keeps its duty and nobody gets one. Otherwise the first one up would start
+//  1. A paused duty has no holder, and is no load. Its holder loses it, because else its command would go on.
+//  2. In a group that starts, a holder keeps its duty and nobody gets one. Otherwise the first one up would start
 //     everything. A group starts while every member is younger than settle, and they are fewer than half of those that
 //     it had last: after an outage, in which all were lost, it does not wait for the oldest. Members that can do no
 //     declared duty do not count.
-//   - A pin to a member that can do the duty is stronger than everything below, also than preferred versions, failures
+//  3. A pin to a member that can do the duty is stronger than everything below, also than preferred versions, failures
 //     and settle. A pin to a member that cannot do it, or has to wait after it gave it up, has no effect until it can,
 //     because no duty is vacant while somebody could have it. A pin to a member that left is over: Roster.Pins lacks
 //     it.
-//   - A holder that was asked to hand over loses the duty to any other member that is wanted, and gets it back only if
+//  4. A holder that was asked to hand over loses the duty to any other member that is wanted, and gets it back only if
 //     nobody else may have it: evenness would undo the hand-over. If it keeps the duty, or gets it back, the request is
 //     over; so it is when the member leaves.
-//   - A leader stays where it is while its member is wanted, because evenness is not worth the end of its command. So a
+//  5. A leader stays where it is while its member is wanted, because evenness is not worth the end of its command. So a
 //     leader that prefers no version stays while its member can do it.
-//   - A holder of another version than the wanted one loses the duty to a wanted member that is at least settle old,
+//  6. A holder of another version than the wanted one loses the duty to a wanted member that is at least settle old,
 //     and keeps it until there is one.
-//   - A vacant duty goes to a wanted member of any age at once. If all of them have to wait after they gave it up, it
+//  7. A vacant duty goes to a wanted member of any age at once. If all of them have to wait after they gave it up, it
 //     goes to the newest version of which somebody has not.
-//   - Any other duty stays or moves to a wanted member that is at least settle old.
-//   - Only the members with the fewest failures at this duty get it. A holder that does its duty keeps it, whatever it
+//  8. Any other duty stays or moves to a wanted member that is at least settle old.
+//  9. Only the members with the fewest failures at this duty get it. A holder that does its duty keeps it, whatever it
 //     did before; but nobody who failed more often gets the duty from it.
 //
 // Members that joined within a tenth of settle are as old as the oldest of them.
@@ -173,7 +173,7 @@ func Assign(in Input) Roster {
 	if in.Enough == nil {
 		in.Enough = func(int) int { return 1 }
 	}
-	g := newGroup(in)
+	g := index(in)
 	choices := make([]choice, len(in.Duties))
 	b := balance{may: make([]set, len(in.Duties)), home: make([]int, len(in.Duties))}
 	for _, m := range in.Members {
@@ -225,7 +225,7 @@ func joinedTogether(members []Member, settle time.Duration) []Member {
 }
 
 // post describes the outcome of a choice. uneven says that another roster might have more even loads.
-func (g *group) post(c choice, holder int, uneven bool) Post {
+func (g *indexed) post(c choice, holder int, uneven bool) Post {
 	duty := g.in.Duties[c.duty]
 	p := Post{Duty: duty.Name, Seat: Nobody, Last: Nobody, Why: c.why, Eligible: c.may.size(), Unable: g.unable(c)}
 	if last, ok := g.in.Holders[duty.Name]; ok {
@@ -250,7 +250,7 @@ func (g *group) post(c choice, holder int, uneven bool) Post {
 }
 
 // unable counts who cannot do the duty of a choice.
-func (g *group) unable(c choice) Unable {
+func (g *indexed) unable(c choice) Unable {
 	listed := g.listed[c.duty]
 	fitting := listed.and(g.fitting(g.in.Duties[c.duty].Versions))
 	return Unable{
@@ -262,25 +262,17 @@ func (g *group) unable(c choice) Unable {
 
 // uneven reports whether two members that can do a declared duty have loads that differ by 2 or more. If not, then no
 // member that may soon have one more duty makes the loads more even.
-func (g *group) uneven(load []int) bool {
-	useful := newSet(len(load))
-	for _, listed := range g.listed {
-		useful.addAll(listed)
+func (g *indexed) uneven(load []int) bool {
+	var loads []int
+	for m := range g.useful.all() {
+		loads = append(loads, load[m])
 	}
-	least, most := 0, 0
-	first := true
-	for m := range useful.all() {
-		if first {
-			least, most, first = load[m], load[m], false
-		}
-		least, most = min(least, load[m]), max(most, load[m])
-	}
-	return most-least > 1
+	return len(loads) > 0 && slices.Max(loads)-slices.Min(loads) > 1
 }
 
 // wait returns how long the duty of a choice stays with its holder, or vacant, if only time passes; 0 is for ever. It
 // is too short where only another search could tell whether a member that may then have the duty gets it.
-func (g *group) wait(c choice, holder int, uneven bool) time.Duration {
+func (g *indexed) wait(c choice, holder int, uneven bool) time.Duration {
 	if c.why == Paused || c.pinned != none && c.pinned == holder {
 		return 0
 	}
@@ -301,7 +293,7 @@ func (g *group) wait(c choice, holder int, uneven bool) time.Duration {
 }
 
 // later returns the members that cannot have the duty now, and might get it from its holder when time has passed.
-func (g *group) later(c choice, holder int, uneven bool) set {
+func (g *indexed) later(c choice, holder int, uneven bool) set {
 	if holder == none {
 		return c.able
 	}
@@ -326,7 +318,7 @@ func (g *group) later(c choice, holder int, uneven bool) set {
 
 // waitOf returns how long a member that can do a duty may not have it: until it may take it again after it gave it up,
 // until the group has started, and, if the duty moves to it without need, until it is settle old.
-func (g *group) waitOf(d, m int, settles bool) time.Duration {
+func (g *indexed) waitOf(d, m int, settles bool) time.Duration {
 	member := g.in.Members[m]
 	wait := g.in.Backoff[g.in.Duties[d].Name][member.Seat]
 	if settles {

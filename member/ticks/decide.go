@@ -20,7 +20,8 @@ func (c Cron) Taken(s State, now time.Time) Decision {
 	return w.decision()
 }
 
-// Look decides for the holder at the time of Decision.Again, and whenever the mode or the declaration has changed.
+// Look decides for the holder at the time of Decision.Again, and whenever it begins to leave or the declaration has
+// changed.
 func (c Cron) Look(s State, now time.Time) Decision {
 	w := c.work(s, now)
 	w.due()
@@ -87,7 +88,7 @@ func (w *work) tickWaits() bool {
 func (w *work) due() {
 	if len(w.runs) == 0 {
 		w.choose()
-	} else if w.cron.Mode == Active || w.running() {
+	} else if !w.cron.Leaving || w.running() {
 		w.overlap()
 	}
 }
@@ -111,7 +112,7 @@ func (w *work) overlap() {
 func (w *work) choose() {
 	// A member that leaves lets the next one choose.
 	newest, ok := w.cron.Schedule.Last(w.cursor.Tick, w.now)
-	if !ok || w.cron.Mode != Active {
+	if !ok || w.cron.Leaving {
 		return
 	}
 	most := w.cron.Policy.Missed
@@ -165,7 +166,7 @@ func (w *work) end(i int, end Result) {
 	}
 	w.resign = end == CannotRun || end == NotStarted
 	if w.resign || end == Interrupted {
-		w.cron.Mode = Leaving
+		w.cron.Leaving = true
 	}
 }
 
@@ -195,10 +196,7 @@ func (w *work) drop() {
 // next returns the place of the run that is to be started next, and when; -1 if there is none, or one goes on.
 func (w *work) next() (int, time.Time) {
 	w.runs = sorted(w.runs)
-	if w.cron.Mode == Leaving || w.running() {
-		return -1, time.Time{}
-	}
-	if len(w.runs) == 0 {
+	if w.cron.Leaving || w.running() || len(w.runs) == 0 {
 		return -1, time.Time{}
 	}
 	i, r := 0, w.runs[0]
@@ -224,7 +222,7 @@ func (w *work) start() {
 func (w *work) decision() Decision {
 	d := Decision{
 		State: State{Cursor: w.cursor, Runs: w.runs}, Records: w.over, Missed: w.missed, Skipped: w.skipped,
-		Resign: w.resign, Again: w.again(), Release: w.cron.Mode == Leaving && !w.running(),
+		Resign: w.resign, Again: w.again(), Release: w.cron.Leaving && !w.running(),
 	}
 	for _, r := range w.runs {
 		i := slices.IndexFunc(w.was.Runs, r.is)
@@ -247,7 +245,7 @@ func (w *work) again() time.Time {
 	if i, when := w.next(); i >= 0 {
 		again = when
 	}
-	if w.cron.Mode == Leaving && !w.running() {
+	if w.cron.Leaving && !w.running() {
 		return again
 	}
 	tick, ok := w.cron.Schedule.Next(w.cursor.Tick)

@@ -83,7 +83,7 @@ func (s *simulation) upTo(d time.Duration) time.Duration { return time.Duration(
 
 // holder takes the duty some time after the last one, and decides at most so often.
 func (s *simulation) holder(most int) {
-	s.ends, s.written, s.cron.Mode = time.Time{}, nil, Active
+	s.ends, s.written, s.cron.Leaving = time.Time{}, nil, false
 	s.now = s.now.Add(s.upTo(time.Minute))
 	if s.chance(10) {
 		s.now = s.now.Add(s.upTo(90 * 24 * time.Hour))
@@ -138,8 +138,8 @@ func (s *simulation) allow(d Decision) {
 // order may have the holder leave, or may edit the schedule.
 func (s *simulation) order(offset time.Duration) {
 	switch {
-	case s.cron.Mode == Active && s.chance(2):
-		s.cron.Mode = Leaving
+	case !s.cron.Leaving && s.chance(2):
+		s.cron.Leaving = true
 	case s.chance(1):
 		s.cron.Schedule = s.schedule()
 		s.seen["edit"]++
@@ -233,7 +233,7 @@ func (s *simulation) checkFates(d Decision, own time.Time) {
 	if !is.Tick.Equal(at) || is.Tick.Before(was.Tick) || is.Digest != s.cron.Schedule.Digest() {
 		s.t.Errorf("the cursor goes from %+v to %+v; the last tick with a fate is %s", was, is, at)
 	}
-	if due, ok := next(at); ok && !due.After(own) && s.cron.Mode == Active && !d.Release {
+	if due, ok := next(at); ok && !due.After(own) && !s.cron.Leaving && !d.Release {
 		s.t.Errorf("%s is due at %s and has no fate", due, own)
 	}
 	s.seen["missed"] += d.Missed.Count
@@ -278,7 +278,7 @@ func (s *simulation) checkRecord(r Record) {
 
 // drain has a last holder to whom nothing happens: each run that was claimed comes to its end.
 func (s *simulation) drain() {
-	s.ends, s.written, s.cron.Mode = time.Time{}, nil, Active
+	s.ends, s.written, s.cron.Leaving = time.Time{}, nil, false
 	claimed := s.state.Runs
 	for run, h := range s.history {
 		if h.over == "" && !slices.ContainsFunc(claimed, run.is) {
