@@ -1,7 +1,6 @@
 package member_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,9 +27,7 @@ func (f *fixture) ask(a znode.Ask) {
 	if err == nil {
 		err = member.AwaitAnswer(ctx, f.s, path)
 	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 }
 
 // requests lists the requests that wait, and counts those that the log has.
@@ -38,17 +35,11 @@ func (f *fixture) requests() (waiting []string, logged int) {
 	f.t.Helper()
 	dir := znode.Asks(f.group.Root, f.generation())
 	waiting, _, err := f.s.Children(f.t.Context(), dir)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	body, _, err := f.s.Get(f.t.Context(), dir)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	log, err := znode.DecodeAskLog(body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	return waiting, len(log.Last)
 }
 
@@ -67,14 +58,10 @@ func TestARequestWaitsForTheFirstMember(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	a := f.join("a", "1.0", "coordinator", "other")
-	if err := member.AwaitAnswer(ctx, f.s, path); err != nil {
-		t.Fatal(err)
-	}
+	f.must(member.AwaitAnswer(ctx, f.s, path))
 	f.take(a, "other")
 	body, _, err := f.s.Get(t.Context(), znode.SeatAt(f.group.Root, f.generation(), "s-0000000000"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.must(err)
 	if seat, err := znode.Decode[znode.Seat](body); err != nil || len(seat.Duties) != 1 {
 		t.Errorf("the member has %v, %v", seat.Duties, err)
 	}
@@ -167,9 +154,7 @@ func TestARequestIsNeverWrittenTwice(t *testing.T) {
 				if err == nil && live {
 					err = member.AwaitAnswer(ctx, s, path)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				f.must(err)
 				waiting, logged := f.requests()
 				if logged != 1 || len(waiting) != 1 && !live || len(waiting) != 0 && live {
 					t.Errorf("%d requests were written, and %v wait", logged, waiting)
@@ -196,18 +181,14 @@ func (f *fixture) send(a znode.Ask) {
 		path := znode.NewAsk(f.group.Root, f.generation())
 		_, err = f.s.Create(f.t.Context(), path, body, zkconn.PersistentSequential, zkconn.World(zkconn.PermAll))
 	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 }
 
 // isHeld reports whether somebody holds the cron.
 func (f *fixture) isHeld() bool {
 	f.t.Helper()
 	_, there, err := f.s.Exists(f.t.Context(), znode.Held(f.group.Root, f.generation(), job))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	return there
 }
 
@@ -221,9 +202,7 @@ func TestRunNowWhileDeleting(t *testing.T) {
 	if err == nil {
 		_, err = f.s.Set(t.Context(), f.run("assigner"), body, -1)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.must(err)
 	number, err := member.AskRun(t.Context(), f.s, f.group.Root, f.group.Name, job, "me@here")
 	if !errors.Is(err, member.ErrNotOpen) {
 		t.Errorf("request %d, %v", number, err)
@@ -306,27 +285,6 @@ func TestAskIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// TestLostReplyToTheClaimOfARequest: each of two requests runs once, although the reply to each claim is lost.
-func TestLostReplyToTheClaimOfARequest(t *testing.T) {
-	t.Parallel()
-	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
-	p := newProxy(t)
-	w := f.startCron(f.joinThrough(p, "a"))
-	f.until("held", f.isHeld)
-	for n := int64(1); n <= 2; n++ {
-		at := []byte(znode.Now(f.group.Root, f.generation(), job, n))
-		lost := p.DropReply(func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, at) })
-		f.askRun(n)
-		<-lost
-		c := w.next()
-		if c.Asked != n || c.Attempt != 1 {
-			t.Errorf("run %+v, want that of request %d", c.Run, n)
-		}
-		c.end <- ok
-		f.record("end", func(r member.RunRecord) bool { return r.Asked == n && r.State == znode.TickDone })
-	}
-}
-
 // TestEditedScheduleBeginsAnew: what was due by the old schedule is forgotten, and nothing is missed by the new one.
 func TestEditedScheduleBeginsAnew(t *testing.T) {
 	t.Parallel()
@@ -361,9 +319,7 @@ func TestPauseForgetsWhatFellDue(t *testing.T) {
 		(<-w.runs).end <- ok
 	}
 	for _, r := range f.runsOf() { // as if the pause had begun a minute earlier
-		if err := f.s.Delete(t.Context(), znode.Tick(f.group.Root, f.generation(), job, r.Tick), -1); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.s.Delete(t.Context(), znode.Tick(f.group.Root, f.generation(), job, r.Tick), -1))
 	}
 	f.setCursor(f.cursor().Tick.Add(-time.Minute), f.group.Duties[0])
 	f.askRun(1)
@@ -432,9 +388,7 @@ func TestLostReplyOfARequestThatIsForgotten(t *testing.T) {
 	}()
 	rig.Receive(t, dropped, "the request")
 	second := znode.Now(f.group.Root, f.generation(), job, 2)
-	if err := f.s.Delete(t.Context(), second, -1); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.s.Delete(t.Context(), second, -1))
 	p.Refuse(false)
 	if err := rig.Receive(t, asked, "the answer"); err == nil || !strings.Contains(err.Error(), "it was asked for") {
 		t.Errorf("error = %v", err)

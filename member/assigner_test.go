@@ -53,20 +53,14 @@ func (f *fixture) seats() map[string][]string {
 		if errors.Is(err, zkconn.ErrNoNode) {
 			continue
 		}
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		f.must(err)
 		seat, err := znode.Decode[znode.Seat](body)
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		f.must(err)
 		all[seat.Identity] = seat.Duties
 		for _, d := range seat.Duties {
 			if first, ok := had[d]; ok { // was it still in the first one when the second was read?
 				now, _, err := f.s.Exists(f.t.Context(), first.path)
-				if err != nil {
-					f.t.Fatal(err)
-				}
+				f.must(err)
 				if now.Version == first.version {
 					f.t.Errorf("%s is in %s and %s", d, first.path, at)
 				}
@@ -77,13 +71,20 @@ func (f *fixture) seats() map[string][]string {
 	return all
 }
 
+// given is how many duties the seats name.
+func (f *fixture) given() (n int) {
+	f.t.Helper()
+	for _, duties := range f.seats() {
+		n += len(duties)
+	}
+	return n
+}
+
 // create makes a persistent znode in the group's generation.
 func (f *fixture) create(below, body string, mode zkconn.Mode) string {
 	f.t.Helper()
 	path, err := f.s.Create(f.t.Context(), f.run(below), []byte(body), mode, f.acl())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	return path
 }
 
@@ -91,9 +92,7 @@ func (f *fixture) create(below, body string, mode zkconn.Mode) string {
 func (f *fixture) acl() []zkconn.ACL {
 	f.t.Helper()
 	acl, err := zkstate.ParseACL(f.look().Record.ACL)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	return acl
 }
 
@@ -104,9 +103,7 @@ func TestAssignerKnowsTheMethodOfTheRecord(t *testing.T) {
 	f := newFixture(t, "first", "second")
 	join := func(identity string, knows int, can ...string) (*member.Member, <-chan member.Event) {
 		m, err := member.JoinKnowing(t.Context(), dial(t), f.config(identity, "1.0", can...), knows)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f.must(err)
 		events := make(chan member.Event, 100)
 		go func() {
 			for e := range m.Events(t.Context()) {
@@ -134,9 +131,7 @@ func TestAssignerKnowsTheMethodOfTheRecord(t *testing.T) {
 	c, _ := join("c", 1, "third")
 	f.take(c, "third") // b, the second seat, decides
 
-	if err := b.Leave(); err != nil {
-		t.Fatal(err)
-	}
+	f.must(b.Leave())
 	d, dEvents := join("d", 2, "second")
 	if e := rig.Receive(t, dEvents, "d to be the assigner"); e.Kind != member.EventAssigner {
 		t.Errorf("event %+v", e)
@@ -149,13 +144,9 @@ func (f *fixture) raiseAssign(n int) {
 	f.t.Helper()
 	at := znode.Record(group.KindName, f.group.Root, f.group.Name)
 	body, stat, err := f.s.Get(f.t.Context(), at)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	rec, err := znode.DecodeRecordAt(group.Kind(), f.group.Path(), body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	rec.Extra = map[string]json.RawMessage{"assign": json.RawMessage(strconv.Itoa(n))}
 	if body, err = znode.EncodeRecord(rec); err != nil {
 		f.t.Fatal(err)
@@ -203,9 +194,7 @@ func TestInboxesOfThousands(t *testing.T) {
 	})
 	f.ask2(znode.AskHandover, "b")
 	rig.Receive(t, h.HandOver(), "the hand-over")
-	if err := h.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.must(h.Release(t.Context()))
 	f.take(b, "coordinator")
 	if memory := f.memory(); len(memory.Paused) != 0 || len(memory.Failures) != 0 {
 		t.Errorf("the assigner remembers %+v", memory)
@@ -219,9 +208,7 @@ func TestInboxesOfThousands(t *testing.T) {
 func (f *fixture) ask2(do znode.AskKind, to string) {
 	f.t.Helper()
 	body, err := znode.Encode(znode.Ask{Do: do, Duty: "coordinator", To: to, By: "root@here"})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	f.create("ask/a-", string(body), zkconn.PersistentSequential)
 }
 
@@ -229,13 +216,9 @@ func (f *fixture) ask2(do znode.AskKind, to string) {
 func (f *fixture) memory() znode.AssignerMemory {
 	f.t.Helper()
 	body, _, err := f.s.Get(f.t.Context(), f.run("assigner"))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	memory, err := znode.DecodeAssigner(body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	return memory
 }
 
@@ -285,9 +268,7 @@ func TestPins(t *testing.T) {
 	}
 	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator", To: "c"})
 	f.until("c to lead", holder("c"))
-	if err := members["c"].Leave(); err != nil {
-		t.Fatal(err)
-	}
+	f.must(members["c"].Leave())
 	f.until("a to lead after c left", holder("a"))
 	f.until("the pin to be over", func() bool { return len(f.memory().Pins) == 0 })
 }
@@ -300,18 +281,14 @@ func TestSpoiledRecord(t *testing.T) {
 	h := f.take(a, "coordinator")
 	at := znode.Record(group.KindName, f.group.Root, f.group.Name)
 	body, _, err := f.s.Get(t.Context(), at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.must(err)
 	if _, err := f.s.Set(t.Context(), at, []byte("spoiled"), -1); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := a.Leave(); err != nil {
-		t.Fatal(err)
-	}
+	f.must(a.Leave())
 	if _, err := f.s.Set(t.Context(), at, body, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -327,11 +304,7 @@ func TestVacantAfterAnOutage(t *testing.T) {
 		var ms []*member.Member
 		for _, id := range []string{"a", "b"} {
 			s := dial(t)
-			m, err := member.Join(t.Context(), s, f.config(id, "1.0", "first", "second"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { m.Leave() })
+			m := f.joinIn(s, f.config(id, "1.0", "first", "second"))
 			ms, sessions = append(ms, m), append(sessions, s)
 		}
 		return ms[0], ms[1]
@@ -378,9 +351,7 @@ func TestTreesOfFormerDuties(t *testing.T) {
 	if n := len(f.children("duty/coordinator/tree-2")); n != 300 {
 		t.Errorf("%d of 300 znodes are left while it is held", n)
 	}
-	if err := h.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.must(h.Release(t.Context()))
 	f.change(func(g *group.Group) { g.Add(group.NewDuty(group.Leader, "coordinator")) })
 	f.change(without)
 	f.until("the tree to be deleted", func() bool { return !slices.Contains(f.children("duty"), "coordinator") })
@@ -414,42 +385,6 @@ func TestThousandsOfTrees(t *testing.T) {
 	f.until("the assigner to be done", func() bool { return len(f.memory().Purge) == 0 })
 }
 
-// TestRosterOfManySeats: 600 seats gain a duty at once, and lose it at once, in transactions that ZooKeeper accepts.
-func TestRosterOfManySeats(t *testing.T) {
-	t.Parallel()
-	const many = 600
-	f := newFixture(t)
-	names := make([]string, many)
-	for i := range names {
-		names[i] = fmt.Sprintf("duty-%04d", i)
-	}
-	f.change(func(g *group.Group) {
-		for _, name := range names {
-			g.Add(group.NewDuty(group.Leader, name))
-		}
-	})
-	f.join("assigner", "1.0")
-	f.seatsByHand(many)
-	given := func(want int) func() bool {
-		return func() bool {
-			n := 0
-			for _, duties := range f.seats() {
-				n += len(duties)
-			}
-			return n == want
-		}
-	}
-	f.until("all seats to have a duty", given(many))
-	for identity, duties := range f.seats() {
-		want := []string{"duty-" + strings.TrimPrefix(identity, "m-")}
-		if identity != "assigner" && !slices.Equal(duties, want) {
-			t.Fatalf("%s has %q", identity, duties)
-		}
-	}
-	f.change(func(g *group.Group) { g.Duties = nil })
-	f.until("all seats to be empty", given(0))
-}
-
 // TestNoHerd: only the assigner and the next one read folders again. Each seat is watched by its member and the next
 // two.
 func TestNoHerd(t *testing.T) {
@@ -466,11 +401,7 @@ func TestNoHerd(t *testing.T) {
 	proxy := newProxy(t)
 	var members []*member.Member
 	for i := 2; i < many; i++ {
-		m, err := member.Join(t.Context(), dial(t, proxy.Addr()), f.config(fmt.Sprintf("m-%02d", i), "1.0", names[i]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { m.Leave() })
+		m := f.joinIn(dial(t, proxy.Addr()), f.config(fmt.Sprintf("m-%02d", i), "1.0", names[i]))
 		f.take(m, names[i])
 		members = append(members, m)
 	}
@@ -499,9 +430,7 @@ func TestNoHerd(t *testing.T) {
 			t.Errorf("%d sessions watch %s, want at most %d", n, path, most)
 		}
 	}
-	if err := members[20].Leave(); err != nil {
-		t.Fatal(err)
-	}
+	f.must(members[20].Leave())
 	want := 2*len(members) + 2
 	f.until("the next two to look for their assigner", func() bool {
 		return proxy.Requests()[zkserver.OpGetChildren2] >= want
@@ -516,9 +445,7 @@ func TestNoHerd(t *testing.T) {
 func (f *fixture) watches() map[string]int {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", servers.Server(0).Addr())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "wchp"); err != nil {
 		f.t.Fatal(err)
@@ -565,9 +492,7 @@ func BenchmarkThousandDuties(b *testing.B) {
 				return err
 			})
 		}
-		if err := joining.Wait(); err != nil {
-			b.Fatal(err)
-		}
+		f.must(joining.Wait())
 		joined := time.Since(first)
 		b.ReportMetric(joined.Seconds(), "join-s")
 		for _, m := range all {
@@ -582,25 +507,17 @@ func BenchmarkThousandDuties(b *testing.B) {
 				}()
 			}
 		}
-		given := func() (n int) {
-			for _, has := range f.seats() {
-				n += len(has)
-			}
-			return n
-		}
-		f.until("the roster to begin", func() bool { return given() > 0 })
+		f.until("the roster to begin", func() bool { return f.given() > 0 })
 		begun := time.Now()
-		f.until("all to be given", func() bool { return given() == duties })
+		f.until("all to be given", func() bool { return f.given() == duties })
 		b.ReportMetric(time.Since(begun).Seconds(), "given-s")
 		f.until("all to be held", func() bool { return group.Held(f.look()) == duties })
 		b.ReportMetric(time.Since(begun).Seconds(), "held-s")
 
 		before := f.seats()
 		dead := all[members/2]
-		if err := dead.Leave(); err != nil {
-			b.Fatal(err)
-		}
-		f.until("all to be given again", func() bool { return given() == duties })
+		f.must(dead.Leave())
+		f.until("all to be given again", func() bool { return f.given() == duties })
 		moved := 0
 		for identity, has := range f.seats() {
 			had := map[string]bool{}

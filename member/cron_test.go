@@ -1,20 +1,24 @@
 package member_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"muster/dev/zkserver"
 	"muster/member"
 	"muster/member/ticks"
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/group/schedule"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -99,13 +103,7 @@ func (f *fixture) runTicks(m *member.Member, run func(context.Context, member.Ru
 // next waits for the next run.
 func (w *worker) next() call {
 	w.f.t.Helper()
-	select {
-	case c := <-w.runs:
-		return c
-	case <-time.After(2 * time.Minute):
-		w.f.t.Fatalf("%s runs nothing; records: %s", w.m.Identity, w.f.records())
-		return call{}
-	}
+	return rig.Receive(w.f.t, w.runs, w.m.Identity+" to run something")
 }
 
 // ok is the end of a run that went well.
@@ -118,9 +116,7 @@ var failed = member.Ended{Result: ticks.Unsuccessful, Exit: 3, Tail: []byte("no 
 func (f *fixture) runsOf() []member.RunRecord {
 	f.t.Helper()
 	runs, err := member.Runs(f.t.Context(), f.s, f.group.Root, f.generation(), job, 1000)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	return runs
 }
 
@@ -137,21 +133,17 @@ func (f *fixture) records() string {
 // record waits until the record of a run fits.
 func (f *fixture) record(what string, fits func(member.RunRecord) bool) member.RunRecord {
 	f.t.Helper()
-	end := time.Now().Add(2 * time.Minute)
-	for time.Now().Before(end) {
-		for _, r := range f.runsOf() {
-			if fits(r) {
-				return r
-			}
+	var found member.RunRecord
+	f.until(what, func() bool {
+		runs := f.runsOf()
+		i := slices.IndexFunc(runs, fits)
+		if i >= 0 {
+			found = runs[i]
 		}
-		poll()
-	}
-	f.t.Fatalf("there is no %s: %s", what, f.records())
-	return member.RunRecord{}
+		return i >= 0
+	})
+	return found
 }
-
-// poll waits a moment before a condition is looked at again.
-func poll() { <-time.After(20 * time.Millisecond) }
 
 // cursor reads the cursor; zero if there is none.
 func (f *fixture) cursor() znode.TickCursor {
@@ -160,13 +152,9 @@ func (f *fixture) cursor() znode.TickCursor {
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return znode.TickCursor{}
 	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	c, err := znode.Decode[znode.TickCursor](body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	return c
 }
 
@@ -213,12 +201,7 @@ func (f *fixture) joinWith(identity string, ahead time.Duration) (*member.Member
 	clock.set(ahead)
 	c := f.config(identity, "1.0", job)
 	c.Clock = clock.now
-	m, err := member.Join(f.t.Context(), dial(f.t), c)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { m.Leave() })
-	return m, clock
+	return f.joinIn(dial(f.t), c), clock
 }
 
 // becauses are the reasons for which members resigned.
@@ -311,44 +294,26 @@ func TestPastItsLimit(t *testing.T) {
 	t.Parallel()
 	f := newCronFixture(t, nil)
 	p := newProxy(t)
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: []string{p.Addr()}, Timeout: 16 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := rig.Dial(t, 16*time.Second, p.Addr())
 	c := f.config("a", "1.0", job)
 	c.MaxSilence = s.Timeout() / 2
-	m, err := member.Join(t.Context(), s, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Leave() })
+	m := f.joinIn(s, c)
 	w := f.startCron(m)
 	last := w.next()
 	p.Hang(true)
-	for s.Silence() < c.MaxSilence {
-		poll()
-	}
+	f.until("it to be silent for too long", func() bool { return s.Silence() >= c.MaxSilence })
 	last.end <- ok
 	p.Hang(false)
 	r := f.record("end of the last run", func(r member.RunRecord) bool { return r.Tick.Equal(last.Tick) && r.Final() })
 	if r.State != znode.TickDone || r.Exit == nil || *r.Exit != 0 {
 		t.Errorf("recorded as %+v", r)
 	}
-	f.record("end of the hold", func(member.RunRecord) bool {
-		_, held, err := f.s.Exists(t.Context(), znode.Held(f.group.Root, f.generation(), job))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return !held
-	})
+	f.until("end of the hold", func() bool { return !f.isHeld() })
 	if _, there, err := f.s.Exists(t.Context(), znode.Live(f.group.Root, f.group.Name, "a")); err != nil || !there {
 		t.Error("the session has ended", err)
 	}
 	f.change(func(g *group.Group) { g.Labels = map[string]string{"edit": "1"} })
-	for m.Group().Labels["edit"] == "" { // with new orders it tries again
-		poll()
-	}
+	f.until("new orders, with which it tries again", func() bool { return m.Group().Labels["edit"] != "" })
 	if err := w.stop(); !errors.Is(err, member.ErrLeaving) {
 		t.Error(err)
 	}
@@ -384,13 +349,9 @@ func TestARunThatEndedByItself(t *testing.T) {
 func (f *fixture) setCursor(at time.Time, d group.Duty) {
 	f.t.Helper()
 	sched, err := schedule.Parse(d.Schedule, d.Timezone)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	body, err := znode.Encode(znode.TickCursor{Tick: at.UTC().Truncate(time.Second), Digest: sched.Digest()})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	duty, path := znode.Duty(f.group.Root, f.generation(), job), znode.Cursor(f.group.Root, f.generation(), job)
 	_, err = f.s.Create(f.t.Context(), duty, nil, zkconn.Persistent, zkconn.World(zkconn.PermAll))
 	if err == nil || errors.Is(err, zkconn.ErrNodeExists) {
@@ -399,9 +360,7 @@ func (f *fixture) setCursor(at time.Time, d group.Duty) {
 	if errors.Is(err, zkconn.ErrNodeExists) {
 		_, err = f.s.Set(f.t.Context(), path, body, -1)
 	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 }
 
 // TestMissedTicks: of what fell due while nobody held the duty, the latest runs, or none, or all.
@@ -452,9 +411,7 @@ func TestOverlappedTicks(t *testing.T) {
 			f := newCronFixture(t, func(d *group.Duty) { d.Overlap = overlap })
 			w := f.startCron(f.join("a", "1.0", job))
 			first := w.next()
-			for time.Now().Before(first.Tick.Add(3 * time.Second)) {
-				poll()
-			}
+			<-time.After(time.Until(first.Tick.Add(3 * time.Second)))
 			if len(w.runs) > 0 {
 				t.Error("two runs go on at once")
 			}
@@ -485,10 +442,9 @@ func TestLostRun(t *testing.T) {
 			wa := f.startCron(a)
 			first := wa.next()
 			wb := f.startCron(b)
-			if err := a.Leave(); err != nil {
-				t.Fatal(err)
-			}
-			if cause := ended(t, first.ctx); errors.Is(cause, member.ErrLeaving) {
+			f.must(a.Leave())
+			rig.Receive(t, first.ctx.Done(), "the end of the run")
+			if cause := context.Cause(first.ctx); errors.Is(cause, member.ErrLeaving) {
 				t.Errorf("the run ended with %v", cause)
 			}
 			if err := wa.stop(); err == nil {
@@ -525,9 +481,7 @@ func TestRetriesAreContinued(t *testing.T) {
 	if err := wa.stop(); !errors.Is(err, member.ErrLeaving) {
 		t.Errorf("RunTicks ended with %v", err)
 	}
-	if err := a.Leave(); err != nil {
-		t.Fatal(err)
-	}
+	f.must(a.Leave())
 	wb := f.startCron(b)
 	second := wb.next()
 	if !second.Tick.Equal(first.Tick) || second.Attempt != 2 {
@@ -549,9 +503,7 @@ func TestTimeout(t *testing.T) {
 	f := newCronFixture(t, func(d *group.Duty) { d.Timeout, d.Retries = resource.Duration(100*time.Millisecond), 0 })
 	w := f.startCron(f.join("a", "1.0", job))
 	c := w.next()
-	if cause := ended(t, c.ctx); !errors.Is(cause, member.ErrTimeout) {
-		t.Errorf("the run ended with %v", cause)
-	}
+	f.ended(c.ctx, member.ErrTimeout)
 	r := f.record("failed run", func(r member.RunRecord) bool { return r.Tick.Equal(c.Tick) && r.Final() })
 	if r.State != znode.TickFailed || r.Because != member.ErrTimeout.Error() || r.Tail != "told to stop\n" {
 		t.Errorf("record %+v", r)
@@ -575,14 +527,11 @@ func TestLeavingInterruptsTheRun(t *testing.T) {
 	if r.State != znode.TickWaiting || r.Exit == nil || *r.Exit != 143 || r.Because != member.ErrLeaving.Error() {
 		t.Errorf("record %+v", r)
 	}
-	held := znode.Held(f.group.Root, f.generation(), job)
-	if _, there, err := f.s.Exists(t.Context(), held); err != nil || there {
-		t.Errorf("%s: %v, %v", held, there, err)
+	if f.isHeld() {
+		t.Error("it is still held")
 	}
 	b := f.join("b", "1.0", job)
-	if err := a.Leave(); err != nil {
-		t.Fatal(err)
-	}
+	f.must(a.Leave())
 	if next := f.startCron(b).next(); !next.Tick.Equal(c.Tick) || next.Attempt != 2 {
 		t.Errorf("%+v after %+v", next.Run, c.Run)
 	}
@@ -595,14 +544,8 @@ func TestHandOverWaitsForTheRun(t *testing.T) {
 	wa := f.startCron(f.join("a", "1.0", job))
 	c := wa.next()
 	wb := f.startCron(f.join("b", "2.0", job))
-	select {
-	case <-c.Hold.HandOver():
-	case <-time.After(2 * time.Minute):
-		t.Fatal("no hand-over")
-	}
-	for time.Now().Before(c.Tick.Add(3 * time.Second)) {
-		poll()
-	}
+	rig.Receive(t, c.Hold.HandOver(), "the hand-over")
+	<-time.After(time.Until(c.Tick.Add(3 * time.Second)))
 	if len(wb.runs) > 0 || c.ctx.Err() != nil {
 		t.Errorf("%d runs of the next holder; the run of the old one: %v", len(wb.runs), c.ctx.Err())
 	}
@@ -631,4 +574,168 @@ func TestCommandThatCannotBeRun(t *testing.T) {
 	}
 	next.end <- ok
 	f.record("end", func(r member.RunRecord) bool { return r.State == znode.TickDone })
+}
+
+// journal notes which attempts were really made, by any member.
+type journal struct {
+	mu   sync.Mutex
+	made map[string][]string // by tick: attempt and epoch
+	all  int
+}
+
+// run is a command that ends at once.
+func (j *journal) run(_ context.Context, r member.Run) member.Ended {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.made == nil {
+		j.made = map[string][]string{}
+	}
+	tick := r.Tick.Format(time.RFC3339)
+	j.made[tick] = append(j.made[tick], fmt.Sprintf("%d@%d", r.Attempt, r.Epoch))
+	j.all++
+	return ok
+}
+
+func (j *journal) count() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.all
+}
+
+// of is what was made of one tick.
+func (j *journal) of(tick time.Time) []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.made[tick.Format(time.RFC3339)]
+}
+
+// account checks that each tick from the first record to the cursor has exactly one fate, and that the records say what
+// was really done. It needs that nothing was forgotten, and that nobody holds the duty.
+func (f *fixture) account(j *journal) {
+	f.t.Helper()
+	d := f.group.Duties[0]
+	sched, err := schedule.Parse(d.Schedule, d.Timezone)
+	f.must(err)
+	fates, first := map[time.Time]int{}, f.cursor().Tick
+	for _, r := range f.runsOf() {
+		from, made := r.Tick, j.of(r.Tick)
+		switch {
+		case r.Range():
+			from = r.First
+			if len(made) > 0 {
+				f.t.Errorf("%s is %s, and ran: %v", r.Tick, r.State, made)
+			}
+		case r.State == znode.TickRunning:
+			f.t.Errorf("%s is running, and nobody holds the duty", r.Tick)
+		case r.State == znode.TickDone && d.Lost == group.LostRerun && len(made) == 0,
+			r.State == znode.TickDone && d.Lost == group.LostSkip && len(made) != 1,
+			r.State != znode.TickDone && d.Lost == group.LostSkip && len(made) > 1:
+			f.t.Errorf("%s is %s, and ran: %v", r.Tick, r.State, made)
+		}
+		for at := from; !at.After(r.Tick); at, _ = sched.Next(at) {
+			fates[at]++
+		}
+		if from.Before(first) {
+			first = from
+		}
+	}
+	for at := first; !at.After(f.cursor().Tick); at, _ = sched.Next(at) {
+		if fates[at] != 1 && len(f.runsOf()) > 0 {
+			f.t.Errorf("%s has %d fates", at, fates[at])
+		}
+	}
+	if f.t.Failed() {
+		f.t.Logf("cursor %s; records: %s", f.cursor().Tick, f.records())
+	}
+}
+
+func isMulti(op int32, _ []byte) bool { return op == zkserver.OpMulti }
+
+// joinThrough joins through a proxy.
+func (f *fixture) joinThrough(p *zkserver.Proxy, identity string) *member.Member {
+	f.t.Helper()
+	return f.joinIn(dial(f.t, p.Addr()), f.config(identity, "1.0", job))
+}
+
+// TestFaultAtEveryWrite: each transaction of a holder is cut before it is sent, or after it was committed, with or
+// without its reply. Each tick has one fate, and each attempt is made once.
+func TestFaultAtEveryWrite(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Keep, d.Lost = 100, group.LostSkip })
+	p := newProxy(t)
+	m := f.joinThrough(p, "a")
+	faults := []func(func(int32, []byte) bool) <-chan struct{}{p.BeforeSend, p.DropReply, p.AfterReply, p.DropReply}
+	next := faults[1](isMulti)
+	j := &journal{}
+	stop := f.runTicks(m, j.run)
+	last := f.cursor().Tick
+	for i := 0; i < 24 || j.count() < 5; i++ {
+		rig.Receive(t, next, fmt.Sprint("write ", i))
+		next = faults[i%len(faults)](isMulti)
+		if now := f.cursor().Tick; now.Before(last) {
+			t.Errorf("the cursor went from %s to %s", last, now)
+		} else {
+			last = now
+		}
+	}
+	if err := stop(); !errors.Is(err, member.ErrLeaving) {
+		t.Errorf("RunTicks ended with %v", err)
+	}
+	f.account(j)
+	for _, r := range f.runsOf() {
+		if r.State == znode.TickDone && r.Attempt != 1 || r.State == znode.TickLost {
+			t.Errorf("%s: %s after %d attempts: its holder was never lost", r.Tick, r.State, r.Attempt)
+		}
+	}
+}
+
+// TestLostReplyOfTheFirstClaim: the first decision of a holder starts a run, and its reply is lost. The run is made
+// once, and is not taken for one of an earlier holder.
+func TestLostReplyOfTheFirstClaim(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule, d.Lost = "@yearly", group.LostSkip })
+	p := newProxy(t)
+	m := f.joinThrough(p, "a")
+	f.setCursor(time.Now().AddDate(-1, 0, 0), f.group.Duties[0])
+	dropped := p.DropReply(func(op int32, body []byte) bool {
+		return isMulti(op, nil) && bytes.Contains(body, []byte(`"state":"running"`))
+	})
+	j := &journal{}
+	f.runTicks(m, j.run)
+	<-dropped
+	r := f.record("end", func(r member.RunRecord) bool { return r.Final() && !r.Range() })
+	if made := j.of(r.Tick); r.State != znode.TickDone || r.Attempt != 1 || len(made) != 1 {
+		t.Errorf("%s is %s after attempt %d, and ran: %v", r.Tick, r.State, r.Attempt, made)
+	}
+}
+
+// TestLostReplyOfTheLastWrite: a holder gives the duty back in the transaction that ends a run. Its reply is lost, and
+// the run has an event nevertheless.
+func TestLostReplyOfTheLastWrite(t *testing.T) {
+	t.Parallel()
+	f := newCronFixture(t, func(d *group.Duty) { d.Schedule = "@yearly" })
+	p := newProxy(t)
+	m := f.joinThrough(p, "a")
+	events := make(chan member.EventKind, 1000)
+	all := m.Events(t.Context())
+	go func() {
+		for e := range all {
+			events <- e.Kind
+		}
+	}()
+	await := func(want member.EventKind) {
+		t.Helper()
+		for rig.Receive(t, events, string(want)) != want {
+		}
+	}
+	f.setCursor(time.Now().AddDate(-1, 0, 0), f.group.Duties[0])
+	run := f.startCron(m).next()
+	f.send(znode.Ask{Do: znode.AskPause, Duty: job})
+	await(member.EventHandOver)
+	dropped := p.DropReply(func(op int32, body []byte) bool {
+		return isMulti(op, nil) && bytes.Contains(body, []byte(`"state":"done"`))
+	})
+	run.end <- ok
+	rig.Receive(t, dropped, "the last write")
+	await(member.EventRunEnded)
 }

@@ -2,17 +2,19 @@ package member_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"muster/dev/zkserver"
 	"muster/member"
+	"muster/resource"
 	"muster/resource/group"
 	"muster/sim/rig"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -21,12 +23,7 @@ import (
 func (f *fixture) joinBehind(identity string, can ...string) (*member.Member, *zkserver.Proxy) {
 	f.t.Helper()
 	p := newProxy(f.t)
-	m, err := member.Join(f.t.Context(), rig.Dial(f.t, 4*time.Second, p.Addr()), f.config(identity, "1.0", can...))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { m.Leave() })
-	return m, p
+	return f.joinBy(p, 4*time.Second, identity, can...), p
 }
 
 // TestFrozenHolderCannotWrite: a holder that is frozen does not learn that somebody deleted held and that another
@@ -42,18 +39,14 @@ func TestFrozenHolderCannotWrite(t *testing.T) {
 	written := make(chan error, 1)
 	go func() { written <- h.Check(t.Context()) }()
 	f.until("the write to be under way", func() bool { return frozen.Requests()[zkserver.OpMulti] >= 3 })
-	if err := f.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1))
 	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator", To: "b"})
 	next := f.take(b, "coordinator")
 	frozen.Hang(false)
 	if err := rig.Receive(t, written, "the write of the old holder"); !errors.Is(err, member.ErrNotHeld) {
 		t.Errorf("the holder of epoch %d wrote after %d had taken the duty: %v", h.Epoch, next.Epoch, err)
 	}
-	if err := ended(t, h.Context()); !errors.Is(err, member.ErrNotHeld) {
-		t.Errorf("the hold ended with %v", err)
-	}
+	f.ended(h.Context(), member.ErrNotHeld)
 	if a.Context().Err() != nil || assigner.Context().Err() != nil {
 		t.Error("a membership has ended too")
 	}
@@ -62,9 +55,7 @@ func TestFrozenHolderCannotWrite(t *testing.T) {
 // TestTakeWithoutAReply: the answer to a take is lost, whether or not it was committed. The member holds the duty once.
 func TestTakeWithoutAReply(t *testing.T) {
 	t.Parallel()
-	for name, arm := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
-		"committed": (*zkserver.Proxy).DropReply, "not sent": (*zkserver.Proxy).BeforeSend,
-	} {
+	for name, arm := range sentOrNot() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, "coordinator")
@@ -89,9 +80,7 @@ func TestTakeWithoutAReply(t *testing.T) {
 // once.
 func TestGivingBackWithoutAReply(t *testing.T) {
 	t.Parallel()
-	for name, arm := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
-		"committed": (*zkserver.Proxy).DropReply, "not sent": (*zkserver.Proxy).BeforeSend,
-	} {
+	for name, arm := range sentOrNot() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, "coordinator")
@@ -101,9 +90,7 @@ func TestGivingBackWithoutAReply(t *testing.T) {
 			b := f.join("b", "1.0", "coordinator")
 			inbox := []byte(f.run("resigned"))
 			cut := arm(p, func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, inbox) })
-			if err := h.Resign(t.Context(), true, "exit code 3"); err != nil {
-				t.Fatal(err)
-			}
+			f.must(h.Resign(t.Context(), true, "exit code 3"))
 			rig.Receive(t, cut, "the fault")
 			f.take(b, "coordinator")
 			heard := map[string]int{"committed": 2, "not sent": 1}[name] // sent again, it may come after the decision
@@ -121,7 +108,7 @@ func TestGivingBackWithoutAReply(t *testing.T) {
 func TestAssignerDiesBetweenTwoTransactions(t *testing.T) {
 	t.Parallel()
 	const many = 600
-	for name, arm := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
+	for name, arm := range map[string]fault{
 		"after the first": (*zkserver.Proxy).BeforeSend, "after the second": (*zkserver.Proxy).DropReply,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,93 +129,38 @@ func TestAssignerDiesBetweenTwoTransactions(t *testing.T) {
 			})
 			f.seatsByHand(many)
 			rig.Receive(t, cut, "the second transaction")
-			given := func() (n int) {
-				for _, duties := range f.seats() {
-					n += len(duties)
-				}
-				return n
-			}
 			p.Refuse(true)
 			p.Cut()
-			if err := ended(t, assigner.Context()); !errors.Is(err, member.ErrSessionLost) {
-				t.Errorf("the assigner ended with %v", err)
-			}
-			if n := given(); (n == many) != (name == "after the second") || n == 0 {
+			f.ended(assigner.Context(), member.ErrSessionLost)
+			if n := f.given(); (n == many) != (name == "after the second") || n == 0 {
 				t.Errorf("%d duties were given when the assigner died", n)
 			}
 			f.raiseAssign(2) // the seats made by hand come before, and know the first method
 			successor, err := member.JoinKnowing(t.Context(), dial(t), f.config("second", "1.0"), 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f.must(err)
 			t.Cleanup(func() { successor.Leave() })
-			f.until("all seats to have a duty", func() bool { return given() == many })
+			f.until("all seats to have a duty", func() bool { return f.given() == many })
+			f.change(func(g *group.Group) { g.Duties = nil })
+			f.until("all seats to be empty", func() bool { return f.given() == 0 })
 		})
 	}
 }
 
-// TestDeletedByHand: whatever somebody deletes, one member holds the duty again, with a larger epoch.
-func TestDeletedByHand(t *testing.T) {
+// TestDutyDeletedByHand: its next holder has a larger epoch nevertheless. That the assigner's seat is gone costs nobody
+// a duty.
+func TestDutyDeletedByHand(t *testing.T) {
 	t.Parallel()
-	for name, below := range map[string][]string{
-		"the duty":            {"duty/coordinator/held", "duty/coordinator"},
-		"the assigner's seat": {"seat/s-0000000000"},
-		"all seats":           {"seat/s-0000000000", "seat/s-0000000001", "seat/s-0000000002"},
-		"seat and the duty":   {"seat/s-0000000001", "duty/coordinator/held", "duty/coordinator"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t, "coordinator")
-			f.join("assigner", "1.0")
-			a := f.join("a", "1.0", "coordinator")
-			b := f.join("b", "1.0", "coordinator")
-			h := f.take(a, "coordinator")
-			var ops []zkconn.Op
-			for _, path := range below {
-				ops = append(ops, zkconn.DeleteOp(f.run(path), -1))
-			}
-			if _, err := f.s.Multi(t.Context(), ops...); err != nil {
-				t.Fatal(err)
-			}
-			if len(ops) == 1 {
-				if err := h.Check(t.Context()); err != nil {
-					t.Errorf("the assigner's seat is gone, and the holder lost its duty: %v", err)
-				}
-				return
-			}
-			_ = ended(t, h.Context())
-			epochs := make(chan int64, 3)
-			for _, m := range []*member.Member{a, b} {
-				go func() {
-					h, err := m.Take(t.Context(), "coordinator")
-					if errors.Is(err, member.ErrRemoved) {
-						m.Leave() // as a process does
-						h, err = f.take2(m.Identity)
-					}
-					if err == nil {
-						epochs <- h.Epoch
-					}
-				}()
-			}
-			if epoch := rig.Receive(t, epochs, "the next holder"); epoch <= h.Epoch {
-				t.Errorf("epoch %d after %d", epoch, h.Epoch)
-			}
-		})
-	}
-}
-
-// take2 joins again, and takes the coordinator.
-func (f *fixture) take2(identity string) (*member.Hold, error) {
-	s, err := zkconn.Dial(f.t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 10 * time.Second})
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(f.t.Context(), func() { s.Close() })
-	m, err := member.Join(f.t.Context(), s, f.config(identity, "1.0", "coordinator"))
-	if err != nil {
-		return nil, err
-	}
-	return m.Take(f.t.Context(), "coordinator")
+	f := newFixture(t, "coordinator")
+	f.join("assigner", "1.0")
+	a := f.join("a", "1.0", "coordinator")
+	h := f.take(a, "coordinator")
+	f.must(f.s.Delete(t.Context(), f.run("seat/s-0000000000"), -1))
+	f.must(h.Check(t.Context()))
+	held, duty := f.run("duty/coordinator/held"), f.run("duty/coordinator")
+	_, err := f.s.Multi(t.Context(), zkconn.DeleteOp(held, -1), zkconn.DeleteOp(duty, -1))
+	f.must(err)
+	f.ended(h.Context(), member.ErrNotHeld)
+	f.takeAfter(h, a)
 }
 
 // seatsByHand makes the seats of many members that do nothing themselves, at once; one session has them all. Each can
@@ -242,13 +174,9 @@ func (f *fixture) seatsByHand(many int) {
 		live, err := znode.Encode(znode.Present{
 			Nonce: "n", Version: "1.0", Can: []string{fmt.Sprintf("duty-%04d", i)}, Ready: true,
 		})
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		f.must(err)
 		seat, err := znode.Encode(znode.Seat{Identity: identity, Nonce: "n", Assign: 1})
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		f.must(err)
 		ops = append(ops,
 			zkconn.CreateOp(f.group.Path()+"/"+identity, live, zkconn.Ephemeral, acl),
 			zkconn.CreateOp(f.run("seat/s-"), seat, zkconn.EphemeralSequential, acl))
@@ -272,18 +200,14 @@ func TestFrozenAssignerWritesNothing(t *testing.T) {
 	f.ask2(znode.AskHandover, "c")
 	f.until("the assigner to decide", func() bool { return slow.Requests()[zkserver.OpMulti] > sent })
 	slow.Hang(true)
-	if err := f.s.Delete(t.Context(), f.run("seat/s-0000000000"), -1); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.s.Delete(t.Context(), f.run("seat/s-0000000000"), -1))
 	f.ask(znode.Ask{Do: znode.AskPause, Duty: "coordinator"})
 	slow.Hang(false)
 	slow.Delay(0)
 	if err := a.Leave(); err != nil { // the server executes what came before
 		t.Fatal(err)
 	}
-	if err := f.s.Sync(t.Context(), f.group.Path()); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.s.Sync(t.Context(), f.group.Path()))
 	if seats := f.seats(); len(seats["b"])+len(seats["c"]) != 0 {
 		t.Errorf("the duty is paused, and the seats are %q", seats)
 	}
@@ -321,13 +245,9 @@ func TestHandOverJustAfterTheTake(t *testing.T) {
 	h := f.take(a, "task")
 	rig.Receive(t, told, "the pause")
 	rig.Receive(t, h.HandOver(), "the holder to know that it has to hand over")
-	if err := h.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.must(h.Release(t.Context()))
 	f.ask(znode.Ask{Do: znode.AskResume, Duty: "task"})
-	if again := f.take(a, "task"); again.Epoch <= h.Epoch {
-		t.Errorf("epoch %d after %d", again.Epoch, h.Epoch)
-	}
+	f.takeAfter(h, a)
 }
 
 // TestReconnectingMovesNothing: Curator's LeaderLatch made a new node at each reconnect, and two processes handed the
@@ -367,14 +287,10 @@ func TestNothingIsTakenWithADyingSession(t *testing.T) {
 	h := f.take(old, "task")
 	proxy.Hang(true) // the process has died; its session has not
 	s := dial(t)
-	again, err := member.Join(t.Context(), s, f.config("a", "1.0", "task"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { again.Leave() })
+	again := f.joinIn(s, f.config("a", "1.0", "task"))
 	next := f.take(again, "task")
 	proxy.Hang(false)
-	_ = ended(t, old.Context())
+	rig.Receive(t, old.Context().Done(), "the end of the old membership")
 	for _, path := range []string{f.group.Path() + "/a", f.run("duty/task/held")} {
 		if _, stat, err := f.s.Get(t.Context(), path); err != nil || stat.EphemeralOwner != s.ID() {
 			t.Errorf("%s belongs to session %x, %v", path, stat.EphemeralOwner, err)
@@ -382,5 +298,203 @@ func TestNothingIsTakenWithADyingSession(t *testing.T) {
 	}
 	if err := next.Check(t.Context()); err != nil || next.Epoch <= h.Epoch {
 		t.Errorf("epoch %d after %d: %v", next.Epoch, h.Epoch, err)
+	}
+}
+
+// foreign is a member of other software: it has its znodes, and does what a test says.
+type foreign struct {
+	f       *fixture
+	s       *zkconn.Session
+	seat    string
+	present znode.Present
+}
+
+// foreign joins with a seat of this prefix. assign 0 stands for a body without that field.
+func (f *fixture) foreign(identity, prefix string, assign int, can ...string) *foreign {
+	f.t.Helper()
+	o := &foreign{f: f, s: dial(f.t), present: znode.Present{
+		Nonce: zkstate.NewID(), Version: "1.0", Can: can, Ready: true,
+	}}
+	live, err := znode.Encode(o.present)
+	f.must(err)
+	seat := `{"identity":"` + identity + `","nonce":"` + o.present.Nonce + `"}`
+	if assign > 0 {
+		seat = seat[:len(seat)-1] + `,"assign":1}`
+	}
+	results, err := o.s.Multi(f.t.Context(), zkconn.CheckOp(f.run("gate"), 0),
+		zkconn.CreateOp(f.group.Path()+"/"+identity, live, zkconn.Ephemeral, f.acl()),
+		zkconn.CreateOp(f.run("seat/"+prefix), []byte(seat), zkconn.EphemeralSequential, f.acl()))
+	f.must(err)
+	o.seat = results[2].Path
+	return o
+}
+
+// take takes a duty as docs/protocol.md says, once its seat names it.
+func (o *foreign) take(duty string) {
+	o.f.t.Helper()
+	var version int32
+	o.f.until("its seat to name the duty", func() bool {
+		body, stat, err := o.s.Get(o.f.t.Context(), o.seat)
+		seat, bad := znode.Decode[znode.Seat](body)
+		if err != nil || bad != nil {
+			o.f.t.Fatal(err, bad)
+		}
+		version = stat.Version
+		return len(seat.Duties) == 1 && seat.Duties[0] == duty
+	})
+	body := []byte(`{"nonce":"n","identity":"` + seatOf(o) + `"}`)
+	at := o.f.run("duty/" + duty)
+	_, err := o.s.Multi(o.f.t.Context(), zkconn.CheckOp(o.f.run("gate"), 0), zkconn.CheckOp(o.seat, version),
+		zkconn.CreateOp(at, nil, zkconn.Persistent, o.f.acl()), zkconn.SetOp(at, body, -1),
+		zkconn.CreateOp(at+"/held", body, zkconn.Ephemeral, o.f.acl()))
+	if err != nil {
+		o.f.t.Fatal(err)
+	}
+}
+
+// seatOf is the name of its seat.
+func seatOf(o *foreign) string { return o.seat[len(o.seat)-len("s-0000000000"):] }
+
+// session sets the session timeout that the group declares: that of the sessions of these tests stays.
+func (f *fixture) session(timeout time.Duration) {
+	f.t.Helper()
+	f.change(func(g *group.Group) { g.Timeouts.Session = resource.Duration(timeout) })
+}
+
+// TestSeatThatHoldsAndNeverDecides: a member with a seat x-, or without a method of assignment, has duties, also if its
+// seat is the first one, and another decides.
+func TestSeatThatHoldsAndNeverDecides(t *testing.T) {
+	t.Parallel()
+	for prefix, assign := range map[string]int{"x-": 0, "s-": 0, "x": 1} {
+		t.Run(prefix, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, "coordinator", "other")
+			f.join("first", "1.0").Leave() // makes the folders
+			if prefix == "x" {
+				prefix = "x-"
+			}
+			o := f.foreign("foreign", prefix, assign, "coordinator")
+			a := f.join("a", "1.0", "other")
+			o.take("coordinator")
+			f.take(a, "other")
+			if seats := f.seats(); len(seats["foreign"]) != 1 {
+				t.Errorf("the seats are %v", seats)
+			}
+		})
+	}
+}
+
+// TestDutyThatIsNotTaken: it goes to another member, and whoever did not take it is to blame. A member that waits for
+// the last holder is not.
+func TestDutyThatIsNotTaken(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "neglected", "slow")
+	f.session(time.Second)
+	assigner := f.join("assigner", "1.0")
+	told := make(chan member.Event, 10)
+	go func() {
+		for e := range assigner.Events(t.Context()) {
+			if e.Kind == member.EventNotTaken {
+				told <- e
+			}
+		}
+	}()
+	holder := f.join("holder", "1.0", "slow")
+	held := f.take(holder, "slow")
+	o := f.foreign("foreign", "s-", 1, "neglected")
+	next := f.join("next", "1.0", "slow")
+	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "slow"})
+	rig.Receive(t, held.HandOver(), "the hand-over")
+	failures := func(duty, seat string) znode.Failure { return f.memory().Failures[duty][seat] }
+	f.until("it to be blamed twice, while nobody else can do it", func() bool {
+		return failures("neglected", seatOf(o)).Count >= 2
+	})
+	if e := rig.Receive(t, told, "the event"); e.Duty != "neglected" || e.Text == "" {
+		t.Errorf("event %+v", e)
+	}
+	b := f.join("b", "1.0", "neglected")
+	h := f.take(b, "neglected")
+	if e := f.memory().Failures["slow"]; len(e) != 0 {
+		t.Errorf("who waits for the last holder is to blame: %+v", e)
+	}
+	f.must(held.Release(t.Context()))
+	f.take(next, "slow")
+	if err := h.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDutyThatIsGivenBackInSilence: a member deletes held and does not resign. The duty goes to another one.
+func TestDutyThatIsGivenBackInSilence(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	f.session(time.Second)
+	f.join("assigner", "1.0")
+	o := f.foreign("foreign", "s-", 1, "coordinator")
+	o.take("coordinator")
+	a := f.join("a", "1.0", "coordinator")
+	f.must(o.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1))
+	f.take(a, "coordinator")
+}
+
+// TestAssignerThatIsSilent: a live member with the first seat decides nothing. The next one takes the office, once, and
+// keeps it; status names who was passed over.
+func TestAssignerThatIsSilent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	f.session(time.Second)
+	f.join("first", "1.0").Leave() // makes the folders
+	o := f.foreign("foreign", "s-", 1)
+	a := f.join("a", "1.0", "coordinator")
+	b := f.join("b", "1.0", "coordinator")
+	h := f.take(a, "coordinator")
+	if passed := f.memory().Passed; !slices.Equal(passed, []string{seatOf(o)}) {
+		t.Errorf("passed over: %q", passed)
+	}
+	s, err := f.store.GroupState(t.Context(), f.look(), time.Now())
+	if err != nil || s.Assigner != "a" || !slices.Equal(s.Passed, []string{"foreign"}) {
+		t.Errorf("the assigner is %q, and %q were passed over: %v", s.Assigner, s.Passed, err)
+	}
+	// The next one after it, and who was passed over, have no reason to take it.
+	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator"})
+	rig.Receive(t, h.HandOver(), "the hand-over")
+	f.must(h.Release(t.Context()))
+	f.take(b, "coordinator")
+	f.must(a.Leave())
+	f.ask(znode.Ask{Do: znode.AskPause, Duty: "coordinator"}) // b decides
+	o.s.Close()
+	f.until("what is gone to be forgotten", func() bool { return len(f.memory().Passed) == 0 })
+}
+
+// TestAssignerThatIsSilentBehindAnother: a seat before the assigner's, of a member that never decides, keeps nobody
+// from passing the assigner over.
+func TestAssignerThatIsSilentBehindAnother(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	f.session(time.Second)
+	f.join("first", "1.0").Leave() // makes the folders
+	f.foreign("guest", "s-", 0)
+	o := f.foreign("foreign", "s-", 1)
+	f.take(f.join("a", "1.0", "coordinator"), "coordinator")
+	if passed := f.memory().Passed; !slices.Equal(passed, []string{seatOf(o)}) {
+		t.Errorf("passed over: %q", passed)
+	}
+}
+
+// TestSilenceIsSeen: without a member that could take the office, readers see since when nobody has decided.
+func TestSilenceIsSeen(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	m := f.join("first", "1.0")
+	f.until("it to have decided", func() bool {
+		s, err := f.store.GroupState(t.Context(), f.look(), time.Now())
+		return err == nil && s.Assigner == "first" && s.Undecided.IsZero()
+	})
+	f.must(m.Leave())
+	f.foreign("guest", "x-", 0, "coordinator")
+	f.foreign("foreign", "s-", 1)
+	s, err := f.store.GroupState(t.Context(), f.look(), time.Now())
+	if err != nil || s.Assigner != "foreign" || len(s.Members) != 2 || !s.Undecided.Equal(s.Members[0].Since) {
+		t.Errorf("the assigner is %q, and since %s nobody has decided: %+v, %v", s.Assigner, s.Undecided, s.Members, err)
 	}
 }

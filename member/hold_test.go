@@ -20,13 +20,6 @@ import (
 	"muster/zkstate/znode"
 )
 
-// ended waits for the end of a membership or a hold, and returns why.
-func ended(t testing.TB, ctx context.Context) error {
-	t.Helper()
-	rig.Receive(t, ctx.Done(), "the end")
-	return context.Cause(ctx)
-}
-
 // TestSmallestSeatLeads: a lone leader goes to the first member. When that leaves, the next one takes over, with a
 // larger epoch.
 func TestSmallestSeatLeads(t *testing.T) {
@@ -34,81 +27,18 @@ func TestSmallestSeatLeads(t *testing.T) {
 	f := newFixture(t, "coordinator")
 	a, b, c := f.join("a", "1.0", "coordinator"), f.join("b", "1.0", "coordinator"), f.join("c", "1.0", "coordinator")
 	first := f.take(a, "coordinator")
-	if err := first.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.must(first.Check(t.Context()))
 	if got := f.look(); got.Status() != group.Running || got.Live != 3 || group.Held(got) != 1 {
 		t.Errorf("the group is %s: %+v", got.Status(), got)
 	}
-	if err := a.Leave(); err != nil {
-		t.Fatal(err)
-	}
-	if err := ended(t, first.Context()); !errors.Is(err, context.Canceled) {
-		t.Errorf("the hold ended with %v", err)
-	}
+	f.must(a.Leave())
+	f.ended(first.Context(), context.Canceled)
 	second := f.take(b, "coordinator")
 	if second.Epoch <= first.Epoch {
 		t.Errorf("epoch %d after %d", second.Epoch, first.Epoch)
 	}
-	if err := b.Leave(); err != nil {
-		t.Fatal(err)
-	}
-	if third := f.take(c, "coordinator"); third.Epoch <= second.Epoch {
-		t.Errorf("epoch %d after %d", third.Epoch, second.Epoch)
-	}
-}
-
-// TestHolderOfANewerVersionTakesOver: a duty that prefers the newest version is handed over, and the old holder keeps
-// it until it has released it.
-func TestHolderOfANewerVersionTakesOver(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.change(func(g *group.Group) {
-		d := group.NewDuty(group.Leader, "coordinator")
-		d.Prefer = group.Newest
-		g.Add(d)
-	})
-	old := f.take(f.join("a", "1.9", "coordinator"), "coordinator")
-	b := f.join("b", "2.0", "coordinator")
-	select {
-	case <-old.HandOver():
-	case <-time.After(2 * time.Minute):
-		t.Fatal("the duty was not handed over")
-	}
-	taken := make(chan *member.Hold, 1)
-	go func() {
-		h, _ := b.Take(t.Context(), "coordinator")
-		taken <- h
-	}()
-	if err := old.Check(t.Context()); err != nil {
-		t.Errorf("the old holder holds it until it releases it: %v", err)
-	}
-	if err := old.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if h := <-taken; h == nil || h.Epoch <= old.Epoch {
-		t.Errorf("the new holder has %+v", h)
-	}
-	if err := old.Check(t.Context()); err == nil {
-		t.Error("the old holder still holds it")
-	}
-}
-
-// TestResignedDutyGoesToAnother: who resigns does not get the duty again while somebody else can do it.
-func TestResignedDutyGoesToAnother(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, "coordinator")
-	a, b := f.join("a", "1.0", "coordinator"), f.join("b", "1.0", "coordinator")
-	h := f.take(a, "coordinator")
-	if err := h.Resign(t.Context(), true, "exit code 3"); err != nil {
-		t.Fatal(err)
-	}
-	if err := ended(t, h.Context()); !errors.Is(err, context.Canceled) {
-		t.Errorf("the hold ended with %v", err)
-	}
-	if next := f.take(b, "coordinator"); next.Epoch <= h.Epoch {
-		t.Errorf("epoch %d after %d", next.Epoch, h.Epoch)
-	}
+	f.must(b.Leave())
+	f.takeAfter(second, c)
 }
 
 // TestLoneMemberGetsItsDutyBackAfterAPause: nobody else can do it.
@@ -118,49 +48,11 @@ func TestLoneMemberGetsItsDutyBackAfterAPause(t *testing.T) {
 	a := f.join("a", "1.0", "coordinator")
 	h := f.take(a, "coordinator")
 	resigned := time.Now()
-	if err := h.Resign(t.Context(), true, "exit code 3"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(h.Resign(t.Context(), true, "exit code 3"))
 	f.take(a, "coordinator")
 	if pause := time.Since(resigned); pause < 900*time.Millisecond { // by ZooKeeper's clock, in ms
 		t.Errorf("it was given back after %s", pause)
 	}
-}
-
-// TestHeldDeletedByHandIsLost: the hold ends, and the duty is taken again.
-func TestHeldDeletedByHandIsLost(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, "coordinator")
-	a := f.join("a", "1.0", "coordinator")
-	h := f.take(a, "coordinator")
-	held := f.group.Root + "/.muster/run/" + a.Generation + "/duty/coordinator/held"
-	if err := f.s.Delete(t.Context(), held, -1); err != nil {
-		t.Fatal(err)
-	}
-	if err := ended(t, h.Context()); !errors.Is(err, member.ErrNotHeld) {
-		t.Errorf("the hold ended with %v", err)
-	}
-	if again := f.take(a, "coordinator"); again.Epoch <= h.Epoch {
-		t.Errorf("epoch %d after %d", again.Epoch, h.Epoch)
-	}
-}
-
-// TestSeatDeletedByHandEndsTheMembership: another member may have its duties by then.
-func TestSeatDeletedByHandEndsTheMembership(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, "coordinator")
-	a, b := f.join("a", "1.0", "coordinator"), f.join("b", "1.0", "coordinator")
-	f.take(a, "coordinator")
-	if err := f.s.Delete(t.Context(), f.group.Root+"/.muster/run/"+a.Generation+"/seat/s-0000000000", -1); err != nil {
-		t.Fatal(err)
-	}
-	if err := ended(t, a.Context()); !errors.Is(err, member.ErrRemoved) {
-		t.Errorf("the membership ended with %v", err)
-	}
-	if err := a.Leave(); err != nil {
-		t.Fatal(err)
-	}
-	f.take(b, "coordinator")
 }
 
 // TestDutyThatMayNotBeTaken: a member that ZooKeeper refuses a duty tells the assigner, and keeps its other ones.
@@ -190,34 +82,35 @@ func TestDutyThatMayNotBeTaken(t *testing.T) {
 	if a.Context().Err() != nil || h.Context().Err() != nil {
 		t.Errorf("the membership ended with %v", context.Cause(a.Context()))
 	}
-	if err := f.s.Delete(t.Context(), f.run("duty/closed"), -1); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.s.Delete(t.Context(), f.run("duty/closed"), -1))
 	if err := rig.Receive(t, taken, "the duty to be taken"); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestZnodesWrittenByHand: a member whose seat, live znode or held somebody wrote to is no member any more: it joins
-// again.
-func TestZnodesWrittenByHand(t *testing.T) {
+// TestZnodesChangedByHand: a member whose seat, live znode or held somebody wrote to, or whose seat is gone, is no
+// member any more: it joins again.
+func TestZnodesChangedByHand(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
-	for _, path := range []string{f.run("seat/s-0000000000"), f.run("duty/coordinator/held"), f.group.Path() + "/a"} {
+	set := func(path string) error {
+		_, err := f.s.Set(t.Context(), path, []byte("garbage"), -1)
+		return err
+	}
+	remove := func(path string) error { return f.s.Delete(t.Context(), path, -1) }
+	for _, c := range []struct {
+		path   string
+		change func(path string) error
+	}{
+		{f.run("seat/s-0000000000"), remove}, {f.run("seat/s-0000000001"), set},
+		{f.run("duty/coordinator/held"), set}, {f.group.Path() + "/a", set},
+	} {
 		a := f.join("a", "1.0", "coordinator")
 		h := f.take(a, "coordinator")
-		if _, err := f.s.Set(t.Context(), path, []byte("garbage"), -1); err != nil {
-			t.Fatal(err)
-		}
-		if err := ended(t, h.Context()); !errors.Is(err, member.ErrRemoved) {
-			t.Errorf("%s: the hold ended with %v", path, err)
-		}
-		if err := ended(t, a.Context()); !errors.Is(err, member.ErrRemoved) {
-			t.Errorf("%s: the membership ended with %v", path, err)
-		}
-		if err := a.Leave(); err != nil {
-			t.Error(err)
-		}
+		f.must(c.change(c.path))
+		f.ended(h.Context(), member.ErrRemoved)
+		f.ended(a.Context(), member.ErrRemoved)
+		f.must(a.Leave())
 	}
 }
 
@@ -252,12 +145,8 @@ func TestChangesOfTheGroupDoNotRepeatATake(t *testing.T) {
 		f.change(func(g *group.Group) { g.Settle += resource.Duration(time.Millisecond) })
 		f.until("b to know", func() bool { return b.Group().Settle == f.group.Settle })
 	}
-	if err := h.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if next := rig.Receive(t, took, "b to take it"); next.Epoch <= h.Epoch {
-		t.Errorf("epoch %d after %d", next.Epoch, h.Epoch)
-	}
+	f.must(h.Release(t.Context()))
+	f.grows(h, rig.Receive(t, took, "b to take it"))
 	if n := tries.Load(); n > 4 { // two, and more if the assigner writes at the same time
 		t.Errorf("%d tries to take the duty", n)
 	}
@@ -298,26 +187,16 @@ func TestLeadHandsOver(t *testing.T) {
 	first := rig.Receive(t, aTerms, "a to lead")
 	b := f.join("b", "2.0", "coordinator")
 	bTerms, _ := lead(t.Context(), b, "coordinator")
-	if err := ended(t, first.ctx); !errors.Is(err, member.ErrHandOver) {
-		t.Errorf("the context ended with %v", err)
-	}
+	f.ended(first.ctx, member.ErrHandOver)
 	if err := first.hold.Check(t.Context()); err != nil {
 		t.Errorf("the duty is held until the function returns: %v", err)
 	}
 	first.end <- nil
 	second := rig.Receive(t, bTerms, "b to lead")
-	if second.hold.Epoch <= first.hold.Epoch {
-		t.Errorf("epoch %d after %d", second.hold.Epoch, first.hold.Epoch)
-	}
-	if err := b.Leave(); err != nil {
-		t.Fatal(err)
-	}
-	if err := ended(t, second.ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("the context ended with %v", err)
-	}
-	if third := rig.Receive(t, aTerms, "a to lead again"); third.hold.Epoch <= second.hold.Epoch {
-		t.Errorf("epoch %d after %d", third.hold.Epoch, second.hold.Epoch)
-	}
+	f.grows(first.hold, second.hold)
+	f.must(b.Leave())
+	f.ended(second.ctx, context.Canceled)
+	f.grows(second.hold, rig.Receive(t, aTerms, "a to lead again").hold)
 }
 
 // TestLeaderThatFailsIsReplaced: with an error the other member leads. When that one gives the duty up too, somebody
@@ -360,9 +239,7 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 			aTerms, result := lead(ctx, a, "coordinator")
 			first := rig.Receive(t, aTerms, "a to lead")
 			cancel(cause)
-			if err := ended(t, first.ctx); !errors.Is(err, cause) {
-				t.Errorf("the context ended with %v", err)
-			}
+			f.ended(first.ctx, cause)
 			first.end <- nil
 			if err := rig.Receive(t, result, "Lead"); !errors.Is(err, cause) {
 				t.Errorf("Lead returned %v", err)
@@ -371,9 +248,7 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 				t.Errorf("held: %t", held)
 			}
 			if errors.Is(cause, member.ErrLeaving) {
-				if err := a.Leave(); err != nil {
-					t.Fatal(err)
-				}
+				f.must(a.Leave())
 			}
 			f.take(b, "coordinator")
 		})
@@ -387,16 +262,10 @@ func TestLeadAfterALoss(t *testing.T) {
 	a := f.join("a", "1.0", "coordinator")
 	terms, _ := lead(t.Context(), a, "coordinator")
 	first := rig.Receive(t, terms, "a to lead")
-	if err := f.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1); err != nil {
-		t.Fatal(err)
-	}
-	if err := ended(t, first.ctx); !errors.Is(err, member.ErrNotHeld) {
-		t.Errorf("the context ended with %v", err)
-	}
+	f.must(f.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1))
+	f.ended(first.ctx, member.ErrNotHeld)
 	first.end <- errors.New("stopped")
-	if again := rig.Receive(t, terms, "a to lead again"); again.hold.Epoch <= first.hold.Epoch {
-		t.Errorf("epoch %d after %d", again.hold.Epoch, first.hold.Epoch)
-	}
+	f.grows(first.hold, rig.Receive(t, terms, "a to lead again").hold)
 }
 
 // TestResignAfterALoss: a leader that fails tells the assigner so, although somebody has deleted what it held by hand.
@@ -406,15 +275,9 @@ func TestResignAfterALoss(t *testing.T) {
 	f := newFixture(t, "coordinator")
 	a := f.join("a", "1.0", "coordinator")
 	first := f.take(a, "coordinator")
-	if err := f.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Resign(t.Context(), true, "it fails"); err != nil {
-		t.Fatal(err)
-	}
-	if again := f.take(a, "coordinator"); again.Epoch <= first.Epoch {
-		t.Errorf("epoch %d after %d", again.Epoch, first.Epoch)
-	}
+	f.must(f.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1))
+	f.must(first.Resign(t.Context(), true, "it fails"))
+	f.takeAfter(first, a)
 }
 
 // TestResignFromAGroupThatIsGone: a leader whose group has no gate any more is no member when it tells the assigner.
@@ -424,17 +287,13 @@ func TestResignFromAGroupThatIsGone(t *testing.T) {
 	a := f.join("a", "1.0", "coordinator")
 	h := f.take(a, "coordinator")
 	for _, part := range []string{"gate", "duty/coordinator/held"} {
-		if err := f.s.Delete(t.Context(), f.run(part), -1); err != nil {
-			t.Fatal(err)
-		}
+		f.must(f.s.Delete(t.Context(), f.run(part), -1))
 	}
 	<-h.Context().Done()
 	if err := h.Resign(t.Context(), true, "it fails"); err != nil {
 		t.Error(err)
 	}
-	if err := ended(t, a.Context()); !errors.Is(err, member.ErrRemoved) {
-		t.Errorf("the membership ended with %v", err)
-	}
+	f.ended(a.Context(), member.ErrRemoved)
 }
 
 // TestPartsDeletedByHand: whoever finds a part of the group gone is no member any more.
@@ -450,15 +309,11 @@ func TestPartsDeletedByHand(t *testing.T) {
 			f := newFixture(t, "coordinator")
 			a := f.join("a", "1.0", "coordinator")
 			h := f.take(a, "coordinator")
-			if err := f.s.Delete(t.Context(), f.run(part), -1); err != nil {
-				t.Fatal(err)
-			}
+			f.must(f.s.Delete(t.Context(), f.run(part), -1))
 			if err := write(f, h); err != nil && !errors.Is(err, member.ErrRemoved) {
 				t.Error(err)
 			}
-			if err := ended(t, a.Context()); !errors.Is(err, member.ErrRemoved) {
-				t.Errorf("the membership ended with %v", err)
-			}
+			f.ended(a.Context(), member.ErrRemoved)
 		})
 	}
 }
@@ -468,50 +323,38 @@ func TestEventsOfALeader(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator", "other")
 	a := f.join("a", "1.0")
-	var got []string
-	events, done := a.Events(t.Context()), make(chan struct{})
-	go func() {
-		defer close(done)
-		for e := range events {
-			got = append(got, fmt.Sprintf("%s %s %t", e.Kind, e.Duty, e.Epoch > 0))
-		}
-	}()
+	told := func(m *member.Member) <-chan []string { // when they have ended
+		events, done := m.Events(t.Context()), make(chan []string, 1)
+		go func() {
+			var all []string
+			for e := range events {
+				all = append(all, fmt.Sprintf("%s %s %t", e.Kind, e.Duty, e.Epoch > 0))
+			}
+			done <- all
+		}()
+		return done
+	}
+	events := told(a)
 	_ = a.Leave()
-	rig.Receive(t, done, "the end of the events")
-	if slices.Contains(got, "given coordinator false") {
+	if got := rig.Receive(t, events, "the end of the events"); slices.Contains(got, "given coordinator false") {
 		t.Errorf("a member that can do nothing has events %q", got)
 	}
 
 	b := f.join("b", "1.0", "coordinator", "other")
-	events, got, done = b.Events(t.Context()), nil, make(chan struct{})
-	go func() {
-		defer close(done)
-		for e := range events {
-			got = append(got, fmt.Sprintf("%s %s %t", e.Kind, e.Duty, e.Epoch > 0))
-		}
-	}()
+	events = told(b)
 	h := f.take(b, "coordinator")
-	if err := h.Resign(t.Context(), true, "exit code 3"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(h.Resign(t.Context(), true, "exit code 3"))
 	h = f.take(b, "coordinator")
-	if err := f.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1); err != nil {
-		t.Fatal(err)
-	}
-	_ = ended(t, h.Context())
+	f.must(f.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1))
+	f.ended(h.Context(), member.ErrNotHeld)
 	h = f.take(b, "coordinator")
 	f.change(func(g *group.Group) { g.Duties = slices.DeleteFunc(g.Duties, named("coordinator")) })
 	rig.Receive(t, h.HandOver(), "a hand-over")
-	if err := h.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.must(h.Release(t.Context()))
 	f.take(b, "other")
-	if err := b.Leave(); err != nil {
-		t.Fatal(err)
-	}
-	rig.Receive(t, done, "the end of the events")
+	f.must(b.Leave())
 	var about []string
-	for _, e := range got {
+	for _, e := range rig.Receive(t, events, "the end of the events") {
 		if e != "given other false" && e != "given coordinator false" && e != "assigner  false" {
 			about = append(about, e)
 		}
@@ -536,15 +379,9 @@ func TestReady(t *testing.T) {
 	f := newFixture(t, "coordinator")
 	c := f.config("a", "1.0", "coordinator")
 	c.NotReady = true
-	m, err := member.Join(t.Context(), dial(t), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Leave() })
+	m := f.joinIn(dial(t), c)
 	for range 2 {
-		if err := m.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		f.must(m.Ready(t.Context()))
 	}
 	f.take(m, "coordinator")
 }
@@ -555,11 +392,7 @@ func TestReadyWritesNoOtherMember(t *testing.T) {
 	f, p := newFixture(t, "coordinator"), newProxy(t)
 	c := f.config("a", "1.0", "coordinator")
 	c.NotReady = true
-	m, err := member.Join(t.Context(), dial(t, p.Addr()), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Leave() })
+	m := f.joinIn(dial(t, p.Addr()), c)
 	live := znode.Live(f.group.Root, f.group.Name, "a")
 	f.until("it to know its seat", func() bool { return len(f.seats()) == 1 })
 	p.Hang(true)
@@ -567,9 +400,7 @@ func TestReadyWritesNoOtherMember(t *testing.T) {
 	before, ready := asked(), make(chan error, 1)
 	go func() { ready <- m.Ready(t.Context()) }()
 	f.until("its request", func() bool { return asked() > before })
-	if err := f.s.Delete(t.Context(), live, -1); err != nil {
-		t.Fatal(err)
-	}
+	f.must(f.s.Delete(t.Context(), live, -1))
 	if _, err := f.s.Create(t.Context(), live, []byte("another process"), zkconn.Ephemeral, f.acl()); err != nil {
 		t.Fatal(err)
 	}
@@ -579,5 +410,85 @@ func TestReadyWritesNoOtherMember(t *testing.T) {
 	}
 	if body, _, err := f.s.Get(t.Context(), live); err != nil || string(body) != "another process" {
 		t.Errorf("the other process's znode is %q, %v", body, err)
+	}
+}
+
+// TestFollowersSeeEachLeader: who holds a duty, with the epoch that its holder has, and nobody in between.
+func TestFollowersSeeEachLeader(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var members []*member.Member
+	var holds []*member.Hold
+	var seen []member.Leader
+	for l, err := range member.Follow(ctx, dial(t), f.group.Root, f.group.Name, "coordinator") {
+		f.must(err)
+		seen = append(seen, l)
+		if len(seen) == 5 {
+			break
+		}
+		switch {
+		case l == member.Leader{} && len(holds) < 2:
+			m := f.join([]string{"a", "b"}[len(holds)], "1.2.0", "coordinator")
+			members, holds = append(members, m), append(holds, f.take(m, "coordinator"))
+		case l != member.Leader{}:
+			h := holds[len(holds)-1]
+			if l.Epoch != h.Epoch || l.Address != "127.0.0.1:7000" || l.Version != "1.2.0" || l.Since.IsZero() {
+				t.Errorf("leader %+v of a hold with epoch %d", l, h.Epoch)
+			}
+			f.must(members[len(members)-1].Leave())
+		}
+	}
+	var who []string
+	for _, l := range seen {
+		who = append(who, l.Identity)
+	}
+	t.Logf("leaders: %q", who)
+	if !slices.Equal(who, []string{"", "a", "", "b", ""}) {
+		t.Errorf("leaders: %q, want nobody before, between and after a and b", who)
+	}
+}
+
+// TestFollowerKeepsItsWatchOfTheRecord: a watch cannot be removed, so a new one for each change of leader would be kept
+// for ever.
+func TestFollowerKeepsItsWatchOfTheRecord(t *testing.T) {
+	t.Parallel()
+	f, proxy := newFixture(t, "coordinator"), newProxy(t)
+	record := []byte(znode.Record(group.KindName, f.group.Root, f.group.Name) + "\x01") // with a watch
+	var watched atomic.Int32
+	proxy.BeforeSend(func(op int32, req []byte) bool {
+		if op == zkserver.OpGetData && bytes.HasSuffix(req, record) {
+			watched.Add(1)
+		}
+		return false
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	m := f.join("a", "1.2.0", "coordinator")
+	var hold *member.Hold
+	changes := 0
+	for l, err := range member.Follow(ctx, dial(t, proxy.Addr()), f.group.Root, f.group.Name, "coordinator") {
+		f.must(err)
+		if changes++; changes > 8 {
+			break
+		}
+		if l == (member.Leader{}) {
+			hold = f.take(m, "coordinator")
+		} else if err := hold.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := watched.Load(); n != 1 {
+		t.Errorf("%d watches of the Record, which has not changed", n)
+	}
+}
+
+func TestFollowOfNoGroup(t *testing.T) {
+	t.Parallel()
+	for _, err := range member.Follow(t.Context(), dial(t), "/nowhere", "g", "d") {
+		if !errors.Is(err, member.ErrNoGroup) {
+			t.Errorf("error = %v", err)
+		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sync/errgroup"
 
-	"muster/dev/zkserver"
 	"muster/member"
 	"muster/zkstate/znode"
 )
@@ -22,9 +21,7 @@ import (
 func (f *fixture) operations(g string) []member.OperationInfo {
 	f.t.Helper()
 	open, err := member.Operations(f.t.Context(), f.s, f.group.Root, g, "coordinator")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	return open
 }
 
@@ -82,9 +79,7 @@ func TestOperationGoesOnWhereItsHolderDied(t *testing.T) {
 	if s := step(t, first, "copy", "y"); s.Done || s.Again {
 		t.Errorf("second step: %+v", s)
 	}
-	if err := a.Leave(); err != nil {
-		t.Fatal(err)
-	}
+	f.must(a.Leave())
 	next := f.take(b, "coordinator")
 	second := open(t, next)
 	if !second.Resumed || second.ID != first.ID {
@@ -107,9 +102,7 @@ func TestOperationGoesOnWhereItsHolderDied(t *testing.T) {
 	if d := cmp.Diff(want, f.operations(b.Generation), cmpopts.IgnoreFields(member.OperationInfo{}, "Opened")); d != "" {
 		t.Errorf("open operations (-want +got):\n%s", d)
 	}
-	if err := second.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.must(second.Close(t.Context()))
 	f.checkGone(b.Generation)
 	if _, err := second.Step(t.Context(), "late", nil); !errors.Is(err, member.ErrOperationOver) {
 		t.Errorf("a step after the end: %v", err)
@@ -161,12 +154,8 @@ func TestOneRunnerOfAnOperation(t *testing.T) {
 		t.Errorf("an abort of a running operation: %v", err)
 	}
 	other, err := h.Open(t.Context(), "other", "script", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.must(err)
+	f.must(other.Close(t.Context()))
 	o.Leave()
 	o.Leave()
 	if err := o.Close(t.Context()); !errors.Is(err, member.ErrOperationOver) {
@@ -177,9 +166,7 @@ func TestOneRunnerOfAnOperation(t *testing.T) {
 	if _, err := h.Open(t.Context(), "checkpoint", "script", false); !errors.Is(err, member.ErrOperationBusy) {
 		t.Errorf("a third runner: %v", err)
 	}
-	if err := again.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.must(again.Close(t.Context()))
 }
 
 // TestOtherScriptMustAdopt: its steps may mean something else.
@@ -195,9 +182,7 @@ func TestOtherScriptMustAdopt(t *testing.T) {
 		t.Errorf("another script: %v", err)
 	}
 	adopted, err := h.Open(t.Context(), "checkpoint", "another", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.must(err)
 	if s := step(t, adopted, "s"); !s.Done || !adopted.Resumed {
 		t.Errorf("the step is %+v", s)
 	}
@@ -222,9 +207,7 @@ func TestAbort(t *testing.T) {
 	o := open(t, h)
 	step(t, o, "s")
 	o.Leave()
-	if err := h.Abort(t.Context(), "checkpoint"); err != nil {
-		t.Fatal(err)
-	}
+	f.must(h.Abort(t.Context(), "checkpoint"))
 	f.checkGone(a.Generation)
 	for damage, do := range map[string]func(at, id string) error{
 		"opening": func(at, _ string) error {
@@ -235,9 +218,7 @@ func TestAbort(t *testing.T) {
 	} {
 		o := open(t, h)
 		o.Leave()
-		if err := do(znode.Operation(f.group.Root, a.Generation, "coordinator", "checkpoint"), o.ID); err != nil {
-			t.Fatal(err)
-		}
+		f.must(do(znode.Operation(f.group.Root, a.Generation, "coordinator", "checkpoint"), o.ID))
 		if got := f.operations(a.Generation); len(got) != 1 || got[0].Problem == "" {
 			t.Errorf("%s is damaged, and it is listed as %+v", damage, got)
 		}
@@ -245,9 +226,7 @@ func TestAbort(t *testing.T) {
 			!strings.Contains(err.Error(), "abort it") {
 			t.Errorf("%s is damaged: %v", damage, err)
 		}
-		if err := h.Abort(t.Context(), "checkpoint"); err != nil {
-			t.Fatal(err)
-		}
+		f.must(h.Abort(t.Context(), "checkpoint"))
 		f.checkGone(a.Generation)
 	}
 }
@@ -266,9 +245,7 @@ func TestOutputsOfSteps(t *testing.T) {
 	if s.Done {
 		t.Error("it is done")
 	}
-	if err := s.Finish(t.Context(), largest); err != nil {
-		t.Fatal(err)
-	}
+	f.must(s.Finish(t.Context(), largest))
 	o.Leave()
 	if s := step(t, open(t, h), "s"); !s.Done || !bytes.Equal(s.Output, largest) {
 		t.Errorf("done: %t, with %d bytes", s.Done, len(s.Output))
@@ -282,9 +259,7 @@ func (f *fixture) setJournal(g string, o *member.Operation, j znode.Journal) {
 	if err == nil {
 		_, err = f.s.Set(f.t.Context(), znode.Steps(f.group.Root, g, "coordinator", o.Name, o.ID), body, -1)
 	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 }
 
 // TestLimitsOfOperations: 100 open ones a duty; 10,000 steps and 16 MiB of output an operation.
@@ -313,9 +288,7 @@ func TestLimitsOfOperations(t *testing.T) {
 	if _, err := h.Open(t.Context(), "over", "script", false); !errors.Is(err, member.ErrOperationLimit) {
 		t.Errorf("operation 101: %v", err)
 	}
-	if err := o.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.must(o.Close(t.Context()))
 	if _, err := h.Open(t.Context(), "fits", "script", false); err != nil {
 		t.Error(err)
 	}
@@ -337,9 +310,7 @@ func TestStepsAtTheSameTime(t *testing.T) {
 			return err
 		})
 	}
-	if err := tasks.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	f.must(tasks.Wait())
 	if got := f.operations(a.Generation)[0]; got.Steps != 20 || got.Done != 20 || got.Bytes != 100 {
 		t.Errorf("the journal counts %+v", got)
 	}
@@ -355,9 +326,7 @@ func TestLongJournalIsDeletedInParts(t *testing.T) {
 	for i := range 450 {
 		step(t, o, "s", fmt.Sprint(i))
 	}
-	if err := o.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.must(o.Close(t.Context()))
 	f.checkGone(a.Generation)
 }
 
@@ -402,10 +371,7 @@ const maxOpWrites = 12
 // TestOperationWithLostReplies: the connection breaks at each transaction. The run ends, and did each step once.
 func TestOperationWithLostReplies(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
-		"before": (*zkserver.Proxy).BeforeSend, "reply lost": (*zkserver.Proxy).DropReply,
-		"after": (*zkserver.Proxy).AfterReply,
-	} {
+	for name, fault := range faults() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, p := newFixture(t, "coordinator"), newProxy(t)
@@ -470,9 +436,7 @@ func TestClosedOperationStaysClosed(t *testing.T) {
 	if s := step(t, again, "s", "249"); again.Resumed || s.Done || s.Again {
 		t.Errorf("a new operation found %+v", s)
 	}
-	if err := again.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.must(again.Close(t.Context()))
 	f.checkGone(m.Generation)
 }
 

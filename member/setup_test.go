@@ -2,6 +2,7 @@ package member_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -85,12 +86,24 @@ func (f *fixture) config(identity, version string, can ...string) member.Config 
 // join joins in a session of its own.
 func (f *fixture) join(identity, version string, can ...string) *member.Member {
 	f.t.Helper()
-	m, err := member.Join(f.t.Context(), dial(f.t), f.config(identity, version, can...))
+	return f.joinIn(dial(f.t), f.config(identity, version, can...))
+}
+
+// joinIn joins in this session.
+func (f *fixture) joinIn(s *zkconn.Session, c member.Config) *member.Member {
+	f.t.Helper()
+	m, err := member.Join(f.t.Context(), s, c)
+	f.must(err)
+	f.t.Cleanup(func() { m.Leave() })
+	return m
+}
+
+// must ends the test at an error.
+func (f *fixture) must(err error) {
+	f.t.Helper()
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.t.Cleanup(func() { m.Leave() })
-	return m
 }
 
 // take takes a duty that the assigner gives to m.
@@ -103,6 +116,47 @@ func (f *fixture) take(m *member.Member, duty string) *member.Hold {
 		f.t.Fatalf("%s: %v", m.Identity, err)
 	}
 	return h
+}
+
+// takeAfter takes a duty that somebody held before. The epoch is larger then.
+func (f *fixture) takeAfter(before *member.Hold, m *member.Member) *member.Hold {
+	f.t.Helper()
+	h := f.take(m, before.Duty)
+	f.grows(before, h)
+	return h
+}
+
+// grows demands that a later hold has a larger epoch.
+func (f *fixture) grows(before, h *member.Hold) {
+	f.t.Helper()
+	if h.Epoch <= before.Epoch {
+		f.t.Errorf("epoch %d after %d", h.Epoch, before.Epoch)
+	}
+}
+
+// ended waits for the end of a membership or a hold.
+func (f *fixture) ended(ctx context.Context, why error) {
+	f.t.Helper()
+	rig.Receive(f.t, ctx.Done(), "the end")
+	if cause := context.Cause(ctx); !errors.Is(cause, why) {
+		f.t.Errorf("it ended with %v, want %v", cause, why)
+	}
+}
+
+// A fault is one of the proxy's, for the request that matches.
+type fault = func(*zkserver.Proxy, func(op int32, req []byte) bool) <-chan struct{}
+
+// sentOrNot are the two ways in which an answer is lost.
+func sentOrNot() map[string]fault {
+	return map[string]fault{"committed": (*zkserver.Proxy).DropReply, "not sent": (*zkserver.Proxy).BeforeSend}
+}
+
+// faults are all faults of one request.
+func faults() map[string]fault {
+	return map[string]fault{
+		"before": (*zkserver.Proxy).BeforeSend, "reply lost": (*zkserver.Proxy).DropReply,
+		"after": (*zkserver.Proxy).AfterReply,
+	}
 }
 
 // generation is the group's, which these tests never replace.
