@@ -95,12 +95,7 @@ func TestSoakFrozenPastTheLimit(t *testing.T) {
 		}
 	}
 	soak.Await(t, 3*time.Minute, "holders of all", w.allHeld)
-	for _, p := range w.members {
-		if err := p.leave(time.Minute); err != nil {
-			t.Error(err)
-		}
-	}
-	checkAll(t, books)
+	finish(t, books)
 	checkFrozen(t, books, freezes)
 }
 
@@ -204,12 +199,7 @@ func TestClockWrongByAnHour(t *testing.T) {
 				}
 			}
 			soak.Await(t, 3*time.Minute, "a to have its share", func() string { return shares(w, books, 3, 3) })
-			for _, p := range w.members {
-				if err := p.leave(time.Minute); err != nil {
-					t.Error(err)
-				}
-			}
-			checkAll(t, books)
+			finish(t, books)
 		})
 	}
 }
@@ -217,12 +207,7 @@ func TestClockWrongByAnHour(t *testing.T) {
 // shares says how a and b share the duties, unless it is so.
 func shares(w *world, books *books, a, b int) string {
 	_ = books.read(w.t.Context()) // it is read again
-	n := map[string]int{}
-	for _, d := range w.group.Duties {
-		if h, ok := w.holder(d.Name); ok {
-			n[h.Identity]++
-		}
-	}
+	n := w.loads()
 	if n["a"] == a && n["b"] == b {
 		return ""
 	}
@@ -242,9 +227,19 @@ func past(t *testing.T, books *books, until time.Time) string {
 	return ""
 }
 
-// checkAll checks the runs and the ticks of all crons, after the members have ended.
-func checkAll(t *testing.T, books *books) {
+// finish stops all members, and checks the runs of all duties and the ticks of the crons. more checks are those of a
+// cron.
+func finish(t *testing.T, books *books, more ...func(l *ledger, runs []run) []string) {
 	t.Helper()
+	var all sync.WaitGroup
+	for _, p := range books.w.members {
+		all.Go(func() {
+			if err := p.leave(time.Minute); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
 	if err := books.read(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -253,14 +248,26 @@ func checkAll(t *testing.T, books *books) {
 		t.Fatal(err)
 	}
 	byDuty, problems := runsOf(lines)
-	for name, l := range books.all {
-		problems = append(problems, checkRuns(name, byDuty[name])...)
-		problems = append(problems, l.check(byDuty[name])...)
+	for _, d := range books.w.group.Duties {
+		runs := byDuty[d.Name]
+		if len(runs) == 0 {
+			problems = append(problems, d.Name+" was never run")
+			continue
+		}
+		problems = append(problems, checkRuns(d.Name, runs)...)
+		if l := books.all[d.Name]; l != nil {
+			problems = append(problems, l.check(runs)...)
+			for _, check := range more {
+				problems = append(problems, check(l, runs)...)
+			}
+		}
 	}
-	for _, p := range problems {
+	slices.Sort(problems)
+	const most = 30
+	for _, p := range problems[:min(len(problems), most)] {
 		t.Error(p)
 	}
-	t.Logf("ticks: %s%d problems", books.totals(), len(problems))
+	t.Logf("ticks: %s%d lines of runs, %d problems", books.totals(), len(lines), len(problems))
 }
 
 // TestCutOffLeaderEndsBeforeTheNextBegins: the leader of the old systems went on while its connection was suspended,
@@ -287,12 +294,7 @@ func TestCutOffLeaderEndsBeforeTheNextBegins(t *testing.T) {
 			a := w.add("a", "1.0", false, true)
 			first := w.started(t, "a")
 			b := w.add("b", "1.0", false, true)
-			soak.Await(t, 3*time.Minute, "b to join", func() string {
-				if o := w.look(); o == nil || o.Live != 2 {
-					return "it is not live"
-				}
-				return ""
-			})
+			soak.Await(t, 3*time.Minute, "b to join", w.allLive)
 			if err := c.stop(a); err != nil {
 				t.Fatal(err)
 			}
@@ -312,12 +314,7 @@ func TestCutOffLeaderEndsBeforeTheNextBegins(t *testing.T) {
 			if err := c.heal(a); err != nil {
 				t.Fatal(err)
 			}
-			soak.Await(t, 3*time.Minute, "a to be a member again", func() string {
-				if o := w.look(); o == nil || o.Live != 2 {
-					return "it is not live"
-				}
-				return ""
-			})
+			soak.Await(t, 3*time.Minute, "a to be a member again", w.allLive)
 			if err := b.run.OS.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
@@ -363,6 +360,17 @@ func (w *world) started(t *testing.T, who string) (r run) {
 	return r
 }
 
+// led waits until somebody has led so often.
+func (w *world) led(t *testing.T, times int) {
+	t.Helper()
+	soak.Await(t, 3*time.Minute, "the next leader", func() string {
+		if runs := w.runs(t); len(runs) != times {
+			return fmt.Sprintf("%+v", runs)
+		}
+		return ""
+	})
+}
+
 // TestDutiesComeBackSoonAfterAnOutage: all servers are away until the commands have ended, or longer than the session
 // timeout. The servers keep the old sessions for that time again when they are back, so the members close them. The
 // command ignores SIGTERM: only after it was killed may anything begin.
@@ -392,12 +400,7 @@ func TestDutiesComeBackSoonAfterAnOutage(t *testing.T) {
 				t.Fatal(err)
 			}
 			back := time.Now()
-			soak.Await(t, 3*time.Minute, "the next leader", func() string {
-				if runs := w.runs(t); len(runs) != 2 {
-					return fmt.Sprintf("%+v", runs)
-				}
-				return ""
-			})
+			w.led(t, 2)
 			took := time.Since(back)
 			t.Logf("the duty came back after %.2f session timeouts", took.Seconds()/timeout.Seconds())
 			if took > timeout*3/4 {
@@ -442,11 +445,6 @@ func TestTheOldSessionIsNotClosedBeforeItsCommandsHaveEnded(t *testing.T) {
 	if err := a.reachable(); err != nil {
 		t.Fatal(err)
 	}
-	soak.Await(t, 3*time.Minute, "the next leader", func() string {
-		if runs := w.runs(t); len(runs) != 2 {
-			return fmt.Sprintf("%+v", runs)
-		}
-		return ""
-	})
+	w.led(t, 2)
 	soak.Await(t, 3*time.Minute, "both to be members", w.allLive)
 }

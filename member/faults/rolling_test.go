@@ -2,7 +2,6 @@ package faults
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +45,9 @@ func upgrade(t *testing.T, promote group.PromoteAfter, enough int) {
 		}
 	})
 	u := &upgradeRun{world: w, books: newBooks(w), version: map[string]string{}}
-	u.start("1.9", 4)
+	for i := range 4 {
+		u.join(fmt.Sprint("old-", i), "1.9")
+	}
 	takes := u.settled(u.of("1.9"))
 	for i := range 4 {
 		before := u.loads()
@@ -72,7 +73,12 @@ func upgrade(t *testing.T, promote group.PromoteAfter, enough int) {
 		delete(u.version, id)
 		takes += u.step(t, id+" leaves", takes, before, u.of("2.0"))
 	}
-	u.finish(t, takes)
+	until := time.Now().Add(6 * time.Second).UTC()
+	soak.Await(t, 2*time.Minute, "two more ticks", func() string { return past(t, u.books, until) })
+	if n := u.takes(); n != takes {
+		t.Errorf("%d duties moved after the last step", n-takes)
+	}
+	finish(t, u.books, u.checkVersions)
 }
 
 // upgradeRun is the state of an upgrade.
@@ -83,16 +89,7 @@ type upgradeRun struct {
 	promoted int64             // zxid of the transaction that gave the new version its first duties
 }
 
-// start starts so many members and waits until they share all duties.
-func (u *upgradeRun) start(version string, n int) {
-	for i := range n {
-		id := fmt.Sprint("old-", i)
-		u.version[id] = version
-		u.add(id, version, false, false)
-	}
-}
-
-// join starts another member, and waits until it is live.
+// join starts another member.
 func (u *upgradeRun) join(identity, version string) {
 	u.version[identity] = version
 	u.add(identity, version, false, false)
@@ -106,17 +103,6 @@ func (u *upgradeRun) of(version string) (ids []string) {
 		}
 	}
 	return ids
-}
-
-// loads counts the duties that each member holds.
-func (u *upgradeRun) loads() map[string]int {
-	n := map[string]int{}
-	for _, d := range u.group.Duties {
-		if h, ok := u.holder(d.Name); ok {
-			n[h.Identity]++
-		}
-	}
-	return n
 }
 
 // takes is how often any duty was taken so far.
@@ -219,50 +205,6 @@ func (u *upgradeRun) zxidOfSeat(t *testing.T, prefix string) int64 {
 		zxid = stat.Mzxid
 	}
 	return zxid
-}
-
-// finish waits until every cron has run twice more, stops all, and checks what happened.
-func (u *upgradeRun) finish(t *testing.T, takes int) {
-	until := time.Now().Add(6 * time.Second).UTC()
-	soak.Await(t, 2*time.Minute, "two more ticks", func() string {
-		if err := u.books.read(t.Context()); err != nil {
-			return err.Error()
-		}
-		for name, l := range u.books.all {
-			if l.cursor.Before(until) {
-				return fmt.Sprintf("%s is at %s", name, l.cursor)
-			}
-		}
-		return ""
-	})
-	if n := u.takes(); n != takes {
-		t.Errorf("%d duties moved after the last step", n-takes)
-	}
-	for _, id := range slices.Sorted(maps.Keys(u.version)) {
-		if err := u.members[id].leave(time.Minute); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := u.books.read(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	lines, err := readRuns(u.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	byDuty, problems := runsOf(lines)
-	for name, l := range u.books.all {
-		problems = append(problems, checkRuns(name, byDuty[name])...)
-		problems = append(problems, l.check(byDuty[name])...)
-		problems = append(problems, u.checkVersions(l, byDuty[name])...)
-	}
-	slices.Sort(problems)
-	for i, p := range problems {
-		if i < 20 {
-			t.Error(p)
-		}
-	}
-	t.Logf("ticks: %s%d runs, %d problems", u.books.totals(), len(lines)/2, len(problems))
 }
 
 // checkVersions says which ticks an old version claimed after the new one had the duty, and which runs of an old

@@ -57,7 +57,10 @@ func TestGroupSoak(t *testing.T) {
 	k.readBooks() // what is after these cursors is accounted for
 	k.run()
 	k.heal()
-	k.verify()
+	finish(t, k.books)
+	if left := k.commandsOf(""); len(left) > 0 {
+		t.Errorf("commands outlive their members: %v", left)
+	}
 }
 
 // declare declares leaders and crons of all kinds.
@@ -245,48 +248,4 @@ func (k *soakRun) heal() {
 		}
 		return ""
 	})
-}
-
-// verify stops all members and checks what happened.
-func (k *soakRun) verify() {
-	var all sync.WaitGroup
-	for _, p := range k.members {
-		all.Go(func() {
-			if err := p.leave(time.Minute); err != nil {
-				k.fail(err)
-			}
-		})
-	}
-	all.Wait()
-	if k.first != nil {
-		k.t.Error(k.first)
-	}
-	if left := k.commandsOf(""); len(left) > 0 {
-		k.t.Errorf("commands outlive their members: %v", left)
-	}
-	if err := k.books.read(k.t.Context()); err != nil {
-		k.t.Fatal(err)
-	}
-	lines, err := readRuns(k.dir)
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	byDuty, problems := runsOf(lines)
-	for _, d := range k.group.Duties {
-		runs := byDuty[d.Name]
-		if len(runs) == 0 {
-			problems = append(problems, d.Name+" was never run")
-			continue
-		}
-		problems = append(problems, checkRuns(d.Name, runs)...)
-		if l := k.books.all[d.Name]; l != nil {
-			problems = append(problems, l.check(runs)...)
-		}
-	}
-	slices.Sort(problems)
-	const most = 30
-	for _, p := range problems[:min(len(problems), most)] {
-		k.t.Error(p)
-	}
-	k.t.Logf("ticks: %s%d lines of runs, %d problems", k.books.totals(), len(lines), len(problems))
 }
