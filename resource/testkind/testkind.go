@@ -65,5 +65,5 @@ func (l Lamp) Health(o *resource.Observed) string { return fmt.Sprintf("%d readi
 // LiveText implements resource.Declaration.
 func (l Lamp) LiveText(o *resource.Observed) string { return fmt.Sprintf("%d are reading", o.Live) }
 
-// Progress implements resource.Declaration.
+// WouldBeLost implements resource.Declaration.
 func (l Lamp) WouldBeLost(*resource.Observed) (string, bool) { return "", false }

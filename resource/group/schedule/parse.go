@@ -87,18 +87,14 @@ func parseName(words []string) (string, error) {
 	if len(words) > 1 {
 		return "", fmt.Errorf("%s takes nothing after it: %s", words[0], howToWrite)
 	}
-	switch words[0] {
-	case "@hourly":
-		return "0 * * * *", nil
-	case "@daily", "@midnight":
-		return "0 0 * * *", nil
-	case "@weekly":
-		return "0 0 * * 0", nil
-	case "@monthly":
-		return "0 0 1 * *", nil
-	case "@yearly", "@annually":
-		return "0 0 1 1 *", nil
-	case "@reboot":
+	fields, known := map[string]string{
+		"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
+		"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
+	}[words[0]]
+	switch {
+	case known:
+		return fields, nil
+	case words[0] == "@reboot":
 		return "", fmt.Errorf("@reboot is not a time, and what runs from the start is a leader: %s", howToWrite)
 	}
 	return "", fmt.Errorf("%s is not known: %s", words[0], howToWrite)
