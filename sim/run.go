@@ -374,7 +374,7 @@ func fitting(w *World, line string) (step, bool) {
 			s.time, _ = time.ParseDuration(fields[2])
 		}
 		return s, true
-	case start, apply, deliver, drop, resume, up:
+	case start, apply, deliver, loseRequest, resume, up:
 		return find(w.moves(), line)
 	}
 	return find(w.faults(true), line)

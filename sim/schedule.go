@@ -315,13 +315,7 @@ func (w *World) passOnce(end time.Time) {
 			until = at
 		}
 	}
-	timer := time.NewTimer(time.Until(until))
-	select {
-	case <-w.activity:
-	case <-timer.C:
-	}
-	timer.Stop()
-	synctest.Wait()
+	w.awaitActivity(until)
 	w.tidy()
 	w.pings()
 	for _, f := range w.foreign {
@@ -330,6 +324,17 @@ func (w *World) passOnce(end time.Time) {
 		}
 	}
 	w.server.ExpireDue(time.Now())
+}
+
+// awaitActivity lets time pass until a process does something, and then until all are blocked.
+func (w *World) awaitActivity(until time.Time) {
+	timer := time.NewTimer(time.Until(until))
+	select {
+	case <-w.activity:
+	case <-timer.C:
+	}
+	timer.Stop()
+	synctest.Wait()
 }
 
 func (w *World) anythingToDo() bool {
@@ -362,13 +367,7 @@ func (w *World) tearDown() {
 		synctest.Wait()
 		returned, _ := life.result()
 		for !returned && time.Now().Before(end) {
-			timer := time.NewTimer(time.Until(end))
-			select {
-			case <-w.activity:
-			case <-timer.C:
-			}
-			timer.Stop()
-			synctest.Wait()
+			w.awaitActivity(end)
 			returned, _ = life.result()
 		}
 		if !returned {

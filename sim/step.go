@@ -12,21 +12,21 @@ import (
 type verb string
 
 const (
-	start     verb = "start"      // a process's first or next life
-	apply     verb = "apply"      // the server gets a request
-	deliver   verb = "deliver"    // the process gets a reply or an event
-	drop      verb = "drop"       // the request of a connection that the process has lost is lost too
-	resume    verb = "resume"     // ends pause
-	wait      verb = "wait"       // time passes
-	lose      verb = "lose"       // the server gets a request, then the connection breaks
-	cut       verb = "cut"        // the connection breaks, and what is on its way is lost
-	cutLate   verb = "cut-late"   // the connection breaks for the process, and its requests may still arrive
-	expire    verb = "expire"     // the server ends the session
-	crash     verb = "crash"      // the process, and its requests are lost
-	crashLate verb = "crash-late" // the process, and its requests may still arrive
-	down      verb = "down"       // an outage of a Foreign begins
-	up        verb = "up"         // and ends
-	pause     verb = "pause"      // nothing from and to the process moves
+	start       verb = "start"        // a process's first or next life
+	apply       verb = "apply"        // the server gets a request
+	deliver     verb = "deliver"      // the process gets a reply or an event
+	loseRequest verb = "lose-request" // the request of a connection that the process has lost is lost too
+	resume      verb = "resume"       // ends pause
+	wait        verb = "wait"         // time passes
+	loseReply   verb = "lose-reply"   // the server gets a request, then the connection breaks
+	cut         verb = "cut"          // the connection breaks, and what is on its way is lost
+	cutLate     verb = "cut-late"     // the connection breaks for the process, and its requests may still arrive
+	expire      verb = "expire"       // the server ends the session
+	crash       verb = "crash"        // the process, and its requests are lost
+	crashLate   verb = "crash-late"   // the process, and its requests may still arrive
+	down        verb = "down"         // an outage of a Foreign begins
+	up          verb = "up"           // and ends
+	pause       verb = "pause"        // nothing from and to the process moves
 )
 
 // step is something that the scheduler can do now.
@@ -81,7 +81,7 @@ func (w *World) moves() []step {
 		if m, ok := c.request(); ok {
 			all = append(all, step{verb: apply, conn: c, what: m.label})
 			if c.gone {
-				all = append(all, step{verb: drop, conn: c, what: m.label})
+				all = append(all, step{verb: loseRequest, conn: c, what: m.label})
 			}
 		}
 		if len(c.replies) > 0 {
@@ -104,7 +104,7 @@ func (w *World) faults(all bool) []step {
 			continue
 		}
 		if m, ok := c.request(); ok {
-			add(w.left.LostReplies, step{verb: lose, conn: c, what: m.label})
+			add(w.left.LostReplies, step{verb: loseReply, conn: c, what: m.label})
 			add(w.left.Cuts, step{verb: cutLate, conn: c})
 		}
 		add(w.left.Cuts, step{verb: cut, conn: c})
@@ -144,7 +144,7 @@ func (w *World) do(s step) {
 		w.allBlocked = true
 	case deliver:
 		w.deliver(s.conn)
-	case drop:
+	case loseRequest:
 		s.conn.takeRequest()
 		w.allBlocked = true
 	case resume:
@@ -152,7 +152,7 @@ func (w *World) do(s step) {
 		w.allBlocked = true
 	case wait:
 		w.pass(s.time)
-	case lose:
+	case loseReply:
 		w.left.LostReplies--
 		w.apply(s.conn)
 		s.conn.sever()
@@ -410,10 +410,10 @@ func (e *explorer) weight(s step) float64 {
 		return 0.05
 	}
 	weight := e.speeds[p.index]
-	if e.mutant != nil && (s.verb == apply || s.verb == drop) {
+	if e.mutant != nil && (s.verb == apply || s.verb == loseRequest) {
 		weight *= e.interest(s)
 	}
-	if s.verb == drop {
+	if s.verb == loseRequest {
 		weight /= 5
 	}
 	return weight

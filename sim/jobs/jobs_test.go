@@ -1,13 +1,23 @@
+// Package jobs_test has worlds of a job's workers: joins, barriers, ends. It has no code of its own.
 package jobs_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"muster/plan"
+	"muster/resource"
 	"muster/resource/job"
 	"muster/sim"
+	"muster/worker"
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 func TestWorlds(t *testing.T) { sim.Test(t, worlds()...) }
@@ -90,3 +100,199 @@ func normalise(path string) string {
 }
 
 func BenchmarkWorlds(b *testing.B) { sim.Bench(b, worlds()...) }
+
+// sessionTimeout is what every process asks for.
+const sessionTimeout = 10 * time.Second
+
+// jobs is a world with one job.
+type jobs struct {
+	*sim.World
+	book *book
+}
+
+// newJobs is a world in which a job of n workers has been applied.
+func newJobs(w *sim.World, n int, edits ...func(*job.Job)) *jobs {
+	j := job.Default()
+	j.Root, j.Name, j.Workers = "/jobs", "j", n
+	j.Timeouts.Session = resource.Duration(sessionTimeout)
+	for _, edit := range edits {
+		edit(&j)
+	}
+	k := &jobs{World: w, book: newBook(j)}
+	w.OnTxn(k.book.note)
+	w.Setup(func(ctx context.Context, s *zkconn.Session) error { return k.create(ctx, s) })
+	return k
+}
+
+// store is what apply and terminate use.
+func (k *jobs) store(s *zkconn.Session) (*zkstate.Store, error) {
+	return zkstate.NewStore(s, zkstate.Config{
+		Stack: "tests", By: "ann@deploy-1", At: time.Now(), Kinds: []zkstate.Kind{zkstate.Job()},
+	})
+}
+
+// create applies the job, which is not there.
+func (k *jobs) create(ctx context.Context, s *zkconn.Session) error {
+	store, err := k.store(s)
+	if err != nil {
+		return err
+	}
+	return store.Commit(ctx, plan.Row{Path: k.book.job.Path(), New: k.book.job, Reason: plan.NotThere})
+}
+
+// member is a process on its way through one membership.
+type member struct {
+	*worker.Member
+	k    *jobs
+	p    *sim.Process
+	life *life
+}
+
+// join makes the process a member, in as many sessions as that takes.
+func (k *jobs) join(p *sim.Process, c worker.Config) (*member, error) {
+	c.Root, c.Job = k.book.job.Root, k.book.job.Name
+	c.Info = address(c.Identity)
+	for n := 0; ; n++ {
+		m := &member{k: k, p: p, life: &life{name: fmt.Sprintf("%s/%d (%s)", p, n, c.Identity), identity: c.Identity}}
+		s, err := m.dial()
+		if err != nil {
+			return nil, err
+		}
+		if m.Member, err = worker.Join(p.Context(), s, c); err == nil {
+			p.Saw(func() { err = k.book.sawJoin(m) })
+			return m, err
+		}
+		lost := s.Context().Err() != nil
+		s.Close()
+		if !lost {
+			return nil, known(err)
+		}
+	}
+}
+
+// known makes a mistake of an outcome that somebody who keeps its session is told to be unknown: it can learn it.
+func known(err error) error {
+	if errors.Is(err, zkconn.ErrUnknown) {
+		return fmt.Errorf("its session goes on, and it is told: %v", err)
+	}
+	return err
+}
+
+// address is where a worker says that it is: its own port for each identity.
+func address(identity string) znode.Worker {
+	return znode.Worker{IP: "192.0.2.7", Port: 7000 + int(identity[len(identity)-1])}
+}
+
+// dial opens another session of this membership.
+func (m *member) dial() (*zkconn.Session, error) {
+	s, err := m.p.Dial(sessionTimeout)
+	if err == nil {
+		m.p.Saw(func() { m.k.book.owners[s.ID()] = m.life })
+	}
+	return s, err
+}
+
+// sawJoin checks the id that a process is told.
+func (b *book) sawJoin(m *member) error {
+	r := b.run(m.Generation)
+	if m.ID < 0 || m.ID >= b.job.Workers || r.ids[m.ID] != m.Identity {
+		return fmt.Errorf("%s joins as %d, which %q has", m.life.name, m.ID, r.ids[m.ID])
+	}
+	m.life.id, m.life.member = m.ID, true
+	return nil
+}
+
+// do calls f, and again after each Rejoin, until f returns with the session that it had. It checks that a process that
+// is told that it is fenced, or that it has completed, is so.
+func (m *member) do(f func() error) error {
+	err := m.retry(f)
+	m.p.Saw(func() {
+		if wrong := m.k.book.sawEnd(m.life, err); wrong != nil {
+			err = wrong
+		}
+	})
+	return err
+}
+
+// sawEnd checks how a membership is said to have ended.
+func (b *book) sawEnd(who *life, told error) error {
+	r, ended := b.run(who.g), b.ended(who.g)
+	switch {
+	case errors.Is(told, worker.ErrFenced) && !ended && r.holders[who.identity] == who:
+		return fmt.Errorf("%s is told that it is fenced, and is not: %v", who.name, told)
+	case errors.Is(told, worker.ErrDone) && !r.completed[who.identity]:
+		return fmt.Errorf("%s is told that it has completed, and has not: %v", who.name, told)
+	}
+	return nil
+}
+
+func (m *member) retry(f func() error) error {
+	for {
+		err := f()
+		switch {
+		case err == nil || m.p.Context().Err() != nil:
+			return err
+		case !errors.Is(err, zkconn.ErrSessionLost) && m.Context().Err() == nil:
+			return known(err)
+		}
+		if cause := context.Cause(m.Context()); cause != nil && !errors.Is(cause, worker.ErrSessionLost) {
+			return errors.Join(cause, err)
+		}
+		if err := m.rejoin(); err != nil {
+			return err
+		}
+	}
+}
+
+// rejoin makes it a member again in another session. Its error is final.
+func (m *member) rejoin() error {
+	for {
+		s, err := m.dial()
+		if err != nil {
+			return err
+		}
+		next, err := m.Rejoin(m.p.Context(), s)
+		if err == nil {
+			m.Member = next
+			return nil
+		}
+		if s.Context().Err() == nil && errors.Is(err, zkconn.ErrUnknown) {
+			return known(err)
+		}
+		s.Close()
+		if errors.Is(err, worker.ErrFenced) || errors.Is(err, worker.ErrDone) || m.p.Context().Err() != nil {
+			return err
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-m.p.Context().Done():
+			return context.Cause(m.p.Context())
+		}
+	}
+}
+
+// complete ends the membership of a worker whose command ended well, and reports what its process knows of that.
+func (m *member) complete() error {
+	m.p.Saw(func() { m.life.completing = true })
+	err := m.do(func() error { return m.Complete(m.p.Context(), 0) })
+	if errors.Is(err, worker.ErrDone) || errors.Is(err, worker.ErrUnfinished) {
+		err = nil
+	}
+	if err == nil {
+		m.p.Saw(func() { err = m.k.book.sawEnd(m.life, worker.ErrDone) })
+	}
+	return err
+}
+
+// leave ends the membership without completing.
+func (m *member) leave() error {
+	err := m.do(func() error { return m.Leave(m.p.Context(), worker.End{Signal: "TERM"}) })
+	if err == nil {
+		m.p.Saw(func() {
+			if b := m.k.book; !m.life.left && !b.ended(m.life.g) && b.run(m.life.g).holders[m.Identity] == m.life {
+				err = fmt.Errorf("%s is told that it has left, and has not", m.life.name)
+			}
+		})
+	}
+	return err
+}

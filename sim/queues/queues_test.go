@@ -1,3 +1,4 @@
+// Package queues_test has worlds of a queue: submitters, executors and watchers. It has no code of its own.
 package queues_test
 
 import (

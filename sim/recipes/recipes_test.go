@@ -1,3 +1,4 @@
+// Package recipes has worlds of recipes with known bugs, which the simulation must find. It has no code of its own.
 package recipes
 
 import (

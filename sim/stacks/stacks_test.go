@@ -1,3 +1,4 @@
+// Package stacks_test has worlds of apply: locks, saved plans, and changes beside workers. It has no code of its own.
 package stacks_test
 
 import (

@@ -1,2 +1,0 @@
-// Package groups has worlds of a group's members: seats, duties, runs and shared state. Tests only.
-package groups

@@ -1,2 +1,0 @@
-// Package jobs has worlds of a job's workers: joins, barriers, ends. Tests only.
-package jobs

@@ -1,2 +1,0 @@
-// Package watches has worlds of those who wait for events: no event may be lost. Tests only.
-package watches
