@@ -47,7 +47,7 @@ const (
 	EventMissed        EventKind = "missed"
 )
 
-// maxEvents is how many events wait for a reader.
+// maxEvents is how many events wait for readers.
 const maxEvents = 1000
 
 // Events yields what happens to this member from the call on, in order, until ctx or the membership ends. Every duty
@@ -56,23 +56,24 @@ const maxEvents = 1000
 // A reader never delays the member. If 1,000 events wait for it, the oldest are dropped for the next ones, and the
 // reader gets one event of the kind EventMissed in their place. The sequence can be read once.
 func (m *Member) Events(ctx context.Context) iter.Seq[Event] {
-	r := m.events.subscribe()
-	stop := context.AfterFunc(ctx, func() { m.events.unsubscribe(r) })
+	next := m.events.count()
 	return func(yield func(Event) bool) {
-		defer stop()
-		defer m.events.unsubscribe(r)
 		for ctx.Err() == nil {
-			waiting, more := m.events.take(r)
-			for _, e := range waiting {
-				if !yield(e) || ctx.Err() != nil {
+			all, missed, more := m.events.after(next)
+			if next += missed + len(all); missed > 0 {
+				text := fmt.Sprintf("%d events", missed)
+				all = slices.Insert(all, 0, Event{Time: all[0].Time, Kind: EventMissed, Text: text})
+			}
+			for _, e := range all {
+				if ctx.Err() != nil || !yield(e) {
 					return
 				}
 			}
-			if !more {
+			if more == nil {
 				return
 			}
 			select {
-			case <-r.wake:
+			case <-more:
 			case <-ctx.Done():
 			}
 		}
@@ -82,50 +83,46 @@ func (m *Member) Events(ctx context.Context) iter.Seq[Event] {
 // emit tells the readers of Events.
 func (m *Member) emit(e Event) { m.events.emit(e) }
 
-// events passes events on to readers. The zero value is ready to use.
+// events keeps the newest events for its readers. The zero value is ready to use.
 type events struct {
 	mu       sync.Mutex
-	readers  map[*eventReader]bool
+	newest   []Event          // at most maxEvents
+	dropped  int              // how many came before these
+	more     chan struct{}    // closed at the next event, and at the end; nil: nobody waits for that
 	held     map[string]int64 // epochs of the duties that were taken, and not given back or lost
 	assigner bool
 	closed   bool
 }
 
-// eventReader is what one reader has not read yet.
-type eventReader struct {
-	waiting []Event
-	missed  int
-	wake    chan struct{}
-}
-
-func (l *events) subscribe() *eventReader {
+// count is how many events there were.
+func (l *events) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := &eventReader{wake: make(chan struct{}, 1)}
-	if l.readers == nil {
-		l.readers = map[*eventReader]bool{}
+	return l.dropped + len(l.newest)
+}
+
+// after returns the events that came after the first n, but for those that are missed. more is closed when there are
+// others; it is nil if there will be nothing else.
+func (l *events) after(n int) (all []Event, missed int, more <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	missed = max(0, l.dropped-n)
+	all = slices.Clone(l.newest[n+missed-l.dropped:])
+	if l.closed {
+		return all, missed, nil
 	}
-	l.readers[r] = true
-	return r
-}
-
-func (l *events) unsubscribe(r *eventReader) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.readers, r)
-}
-
-// take returns what waits for a reader. more is false if there will be nothing else.
-func (l *events) take(r *eventReader) (waiting []Event, more bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	waiting = r.waiting
-	if r.missed > 0 {
-		missed := Event{Time: waiting[0].Time, Kind: EventMissed, Text: fmt.Sprintf("%d events", r.missed)}
-		waiting = slices.Insert(waiting, 0, missed)
+	if l.more == nil {
+		l.more = make(chan struct{})
 	}
-	r.waiting, r.missed = nil, 0
-	return waiting, !l.closed
+	return all, missed, l.more
+}
+
+// wake tells those who wait for more. l is locked.
+func (l *events) wake() {
+	if l.more != nil {
+		close(l.more)
+	}
+	l.more = nil
 }
 
 func (l *events) emit(e Event) {
@@ -157,17 +154,12 @@ func (l *events) add(e Event) {
 		}
 		l.assigner = !l.assigner
 	}
-	for r := range l.readers {
-		if len(r.waiting) == maxEvents {
-			r.waiting = r.waiting[1:]
-			r.missed++
-		}
-		r.waiting = append(r.waiting, e)
-		select {
-		case r.wake <- struct{}{}:
-		default: // it will look anyway
-		}
+	if len(l.newest) == maxEvents {
+		l.newest = l.newest[1:]
+		l.dropped++
 	}
+	l.newest = append(l.newest, e)
+	l.wake()
 }
 
 // close ends the events of a membership that ended with cause.
@@ -183,12 +175,7 @@ func (l *events) close(cause error) {
 	}
 	l.add(Event{Kind: EventAssignerEnded, Text: cause.Error()})
 	l.closed = true
-	for r := range l.readers {
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
-	}
+	l.wake()
 }
 
 // Leader is who holds a duty, as followers see it. The zero Leader is nobody.

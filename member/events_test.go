@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"testing"
+
+	"muster/zkstate"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 // TestSlowReaderIsTold: the oldest events are dropped, the reader is told how many, and the newest are there.
@@ -27,24 +31,9 @@ func TestSlowReaderIsTold(t *testing.T) {
 	}
 }
 
-// TestReaderThatStopsIsForgotten: whether the loop or the context ends.
-func TestReaderThatStopsIsForgotten(t *testing.T) {
-	t.Parallel()
-	m := &Member{}
-	ctx, cancel := context.WithCancel(t.Context())
-	_ = m.Events(ctx) // never read
-	cancel()
-	events := m.Events(t.Context())
-	m.emit(Event{Kind: EventGiven})
-	for range events {
-		break
-	}
-	for range m.Events(ctx) {
-		t.Error("an event after the end")
-	}
-	m.events.mu.Lock()
-	defer m.events.mu.Unlock()
-	if n := len(m.events.readers); n > 1 { // that of ctx is taken away in the background
-		t.Errorf("%d readers are left", n)
-	}
+// JoinKnowing is Join for software that knows the methods of assignment up to knows.
+func JoinKnowing(ctx context.Context, s *zkconn.Session, c Config, knows int) (*Member, error) {
+	return joinKnowing(ctx, s, c, knows, znode.Present{
+		Nonce: zkstate.NewID(), Version: c.Version, Can: c.Can, Ready: true,
+	})
 }
