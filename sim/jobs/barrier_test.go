@@ -29,15 +29,13 @@ func barrierWorld(n int, live, retry bool, twice ...string) func(*sim.World) {
 		for i, identity := range names {
 			w.Process(fmt.Sprintf("p%d", i), 1, func(p *sim.Process) error {
 				m, err := k.join(p, worker.Config{Identity: identity})
-				if err != nil {
-					return endsWell(err)
+				if err == nil {
+					err = m.passAll(barrierRounds, live, retry)
 				}
-				for round := range barrierRounds {
-					if err := m.pass("x", &round, live, retry); err != nil {
-						return endsWell(err)
-					}
+				if err == nil {
+					err = m.complete()
 				}
-				return endsWell(m.complete())
+				return endsWell(err)
 			})
 		}
 	}
@@ -49,13 +47,7 @@ func missingWorld(live bool) func(*sim.World) {
 	return func(w *sim.World) {
 		k := newJobs(w, 3)
 		for _, identity := range []string{"w0", "w1"} {
-			w.Process("p-"+identity, 0, func(p *sim.Process) error {
-				m, err := k.join(p, worker.Config{Identity: identity})
-				for round := 0; round < 2 && err == nil; round++ {
-					err = m.pass("x", &round, live, true)
-				}
-				return endsWell(err)
-			})
+			k.worker(identity, identity, 0, func(_ *sim.Process, m *member) error { return m.passAll(2, live, true) })
 		}
 	}
 }
@@ -66,8 +58,7 @@ func nextWorld(live, retry bool) func(*sim.World) {
 	return func(w *sim.World) {
 		k := newJobs(w, 2)
 		for _, identity := range []string{"w0", "w1"} {
-			w.Process("p-"+identity, 1, func(p *sim.Process) error {
-				m, err := k.join(p, worker.Config{Identity: identity})
+			k.worker(identity, identity, 1, func(p *sim.Process, m *member) (err error) {
 				for n := 0; n < barrierRounds && err == nil; n++ {
 					var round int
 					err = m.do(func() (err error) {
@@ -81,7 +72,7 @@ func nextWorld(live, retry bool) func(*sim.World) {
 				if err == nil {
 					err = m.complete()
 				}
-				return endsWell(err)
+				return err
 			})
 		}
 	}
@@ -116,6 +107,14 @@ func startWorld(w *sim.World) {
 		}
 		return nil
 	})
+}
+
+// passAll passes the first rounds of a barrier.
+func (m *member) passAll(rounds int, live, retry bool) (err error) {
+	for round := 0; round < rounds && err == nil; round++ {
+		err = m.pass("x", &round, live, retry)
+	}
+	return err
 }
 
 // pass waits at a round until it is decided, over all sessions that it takes. In a mode with attempts it comes again

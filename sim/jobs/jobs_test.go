@@ -178,6 +178,17 @@ func known(err error) error {
 	return err
 }
 
+// worker declares a process that joins as an identity, and does this. It may end as a worker may.
+func (k *jobs) worker(name, identity string, lives int, do func(p *sim.Process, m *member) error) {
+	k.Process("p-"+name, lives, func(p *sim.Process) error {
+		m, err := k.join(p, worker.Config{Identity: identity})
+		if err == nil {
+			err = do(p, m)
+		}
+		return endsWell(err)
+	})
+}
+
 // address is where a worker says that it is: its own port for each identity.
 func address(identity string) znode.Worker {
 	return znode.Worker{IP: "192.0.2.7", Port: 7000 + int(identity[len(identity)-1])}

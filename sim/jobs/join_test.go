@@ -66,13 +66,9 @@ func (k *jobs) joins() {
 func lateWorld(w *sim.World) {
 	k := newJobs(w, 1)
 	for _, identity := range []string{"a", "b", "c"} {
-		w.Process("p-"+identity, 2, func(p *sim.Process) error {
-			m, err := k.join(p, worker.Config{Identity: identity})
-			if err == nil {
-				k.sleep(p, time.Minute)
-				err = m.leave()
-			}
-			return endsWell(err)
+		k.worker(identity, identity, 2, func(p *sim.Process, m *member) error {
+			k.sleep(p, time.Minute)
+			return m.leave()
 		})
 	}
 	k.hand()
@@ -100,13 +96,9 @@ func twinsWorld(w *sim.World) {
 			return nil
 		})
 	}
-	w.Process("p-b", 0, func(p *sim.Process) error { // the job is not stale while b is live
-		m, err := k.join(p, worker.Config{Identity: "b"})
-		if err == nil {
-			k.sleep(p, time.Minute)
-			err = m.complete()
-		}
-		return endsWell(err)
+	k.worker("b", "b", 0, func(p *sim.Process, m *member) error { // the job is not stale while b is live
+		k.sleep(p, time.Minute)
+		return m.complete()
 	})
 	k.hand()
 }
@@ -282,13 +274,9 @@ func (b *book) applyRoll(op zkmodel.Op) error {
 func rollWorld(w *sim.World) {
 	k := newJobs(w, 2)
 	for _, name := range []string{"a1", "a2", "b1", "b2"} {
-		w.Process("p-"+name, 1, func(p *sim.Process) error {
-			m, err := k.join(p, worker.Config{Identity: name[:1]})
-			if err != nil {
-				return endsWell(err)
-			}
+		k.worker(name, name[:1], 1, func(p *sim.Process, m *member) error {
 			var roll []worker.Worker
-			err = m.do(func() (err error) {
+			err := m.do(func() (err error) {
 				roll, err = m.Roll(p.Context())
 				return err
 			})
@@ -297,12 +285,12 @@ func rollWorld(w *sim.World) {
 			}
 			var absent *worker.AbsentError
 			if errors.As(err, &absent) { // the others have ended
-				return endsWell(m.leave())
+				return m.leave()
 			}
 			if err != nil {
-				return endsWell(err)
+				return err
 			}
-			return endsWell(m.complete())
+			return m.complete()
 		})
 	}
 	k.hand()
@@ -379,13 +367,7 @@ func (k *jobs) take(p *sim.Process, identity string) (*member, error) {
 func updateWorld(atEnd job.OnComplete) func(*sim.World) {
 	return func(w *sim.World) {
 		k := newJobs(w, 1, func(j *job.Job) { j.Lifecycle.OnComplete = atEnd })
-		w.Process("p-a", 1, func(p *sim.Process) error {
-			m, err := k.join(p, worker.Config{Identity: "a"})
-			if err == nil {
-				err = m.complete()
-			}
-			return endsWell(err)
-		})
+		k.worker("a", "a", 1, func(_ *sim.Process, m *member) error { return m.complete() })
 		for _, name := range []string{"ann", "bob"} {
 			w.Process(name, 0, sim.InSession(time.Hour, func(p *sim.Process, s *zkconn.Session) error {
 				for range 2 {
@@ -441,11 +423,8 @@ func (b *book) applyUpdate(s step, old, now *resource.Record) error {
 func backWorld(retry bool, early int) func(*sim.World) {
 	return func(w *sim.World) {
 		k := newJobs(w, 2)
-		w.Process("p-a", 1, func(p *sim.Process) error {
-			m, err := k.join(p, worker.Config{Identity: "a"})
-			if err == nil {
-				err = m.do(func() error { return m.arrive("x", late, retry) })
-			}
+		k.worker("a", "a", 1, func(p *sim.Process, m *member) error {
+			err := m.do(func() error { return m.arrive("x", late, retry) })
 			if err == nil {
 				err = m.leave()
 			}
@@ -457,18 +436,17 @@ func backWorld(retry bool, early int) func(*sim.World) {
 					err = m.pass("x", &round, false, retry)
 				}
 			}
-			return endsWell(err)
+			return err
 		})
-		w.Process("p-b", 1, func(p *sim.Process) error {
-			m, err := k.join(p, worker.Config{Identity: "b"})
-			if err == nil && early > 0 {
+		k.worker("b", "b", 1, func(p *sim.Process, m *member) (err error) {
+			if early > 0 {
 				err = m.pass("x", &early, false, retry)
 			}
 			if err == nil {
 				late := late
 				err = m.pass("x", &late, false, retry)
 			}
-			return endsWell(err)
+			return err
 		})
 	}
 }
@@ -556,15 +534,12 @@ func handWorld(live bool) func(*sim.World) {
 	return func(w *sim.World) {
 		k := newJobs(w, 2)
 		for _, name := range []string{"a1", "a2", "b"} {
-			w.Process("p-"+name, 1, func(p *sim.Process) error {
-				m, err := k.join(p, worker.Config{Identity: name[:1]})
-				for round := 0; round < barrierRounds && err == nil; round++ {
-					err = m.pass("x", &round, live, true)
-				}
+			k.worker(name, name[:1], 1, func(_ *sim.Process, m *member) error {
+				err := m.passAll(barrierRounds, live, true)
 				if err == nil {
 					err = m.complete()
 				}
-				return endsWell(err)
+				return err
 			})
 		}
 		k.hand()
@@ -576,8 +551,7 @@ func handWorld(live bool) func(*sim.World) {
 func endedWorld(w *sim.World) {
 	k := newJobs(w, 2)
 	for _, name := range []string{"a", "b"} {
-		w.Process("p-"+name, 1, func(p *sim.Process) error {
-			m, err := k.join(p, worker.Config{Identity: name})
+		k.worker(name, name, 1, func(p *sim.Process, m *member) (err error) {
 			for round := 0; round < 2 && err == nil; round++ {
 				for _, do := range []func() error{
 					func() error { return m.publish("key", p.String()) },
@@ -592,7 +566,7 @@ func endedWorld(w *sim.World) {
 			if err == nil {
 				err = m.complete()
 			}
-			return endsWell(err)
+			return err
 		})
 	}
 	k.hand()
@@ -603,12 +577,8 @@ func endedWorld(w *sim.World) {
 func toldWorld(w *sim.World) {
 	k := newJobs(w, 2)
 	for _, name := range []string{"a1", "a2", "b"} {
-		w.Process("p-"+name, 1, func(p *sim.Process) error {
-			m, err := k.join(p, worker.Config{Identity: name[:1]})
-			if err == nil {
-				err = m.do(func() error { return k.await(p, m) })
-			}
-			return endsWell(err)
+		k.worker(name, name[:1], 1, func(p *sim.Process, m *member) error {
+			return m.do(func() error { return k.await(p, m) })
 		})
 	}
 	k.hand()

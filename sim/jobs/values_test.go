@@ -29,21 +29,17 @@ func valuesWorld(w *sim.World) {
 		return nil
 	})
 	for _, name := range []string{"a1", "a2", "b"} {
-		w.Process("p-"+name, 1, func(p *sim.Process) error {
-			m, err := k.join(p, worker.Config{Identity: name[:1]})
-			if err != nil {
-				return endsWell(err)
-			}
+		k.worker(name, name[:1], 1, func(p *sim.Process, m *member) error {
 			for n, size := range []int{3000, 6000, 100} {
 				value := fmt.Sprintf("%s %d ", p, n) + strings.Repeat("x", size)
 				if err := m.publish("key", value); err != nil {
-					return endsWell(err)
+					return err
 				}
 			}
 			if err := m.values("key"); err != nil {
-				return endsWell(err)
+				return err
 			}
-			return endsWell(m.leave())
+			return m.leave()
 		})
 	}
 	k.hand()
@@ -160,8 +156,7 @@ func addressWorld(w *sim.World) {
 	k := newJobs(w, 2)
 	w.Check(k.checkAddresses)
 	for _, name := range []string{"a1", "a2", "b"} {
-		w.Process("p-"+name, 1, func(p *sim.Process) error {
-			m, err := k.join(p, worker.Config{Identity: name[:1]})
+		k.worker(name, name[:1], 1, func(p *sim.Process, m *member) (err error) {
 			for n := 1; n < 4 && err == nil; n++ {
 				port := address(name[:1]).Port + 1000*n
 				p.Saw(func() { m.life.port = 0 })
@@ -173,7 +168,7 @@ func addressWorld(w *sim.World) {
 			if err == nil {
 				err = m.leave()
 			}
-			return endsWell(err)
+			return err
 		})
 	}
 	k.hand()
