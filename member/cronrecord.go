@@ -46,9 +46,7 @@ func Runs(ctx context.Context, s zkstate.Source, root, generation, duty string, 
 	var runs []RunRecord
 	for i, path := range paths {
 		if entry := found[i]; entry != nil && entry.State != "" {
-			r := RunRecord{TickRecord: *entry}
-			r.Tick, r.Asked = tickOf(path)
-			runs = append(runs, r)
+			runs = append(runs, recordAt(path, *entry))
 		}
 	}
 	slices.SortStableFunc(runs, func(a, b RunRecord) int {
@@ -57,7 +55,13 @@ func Runs(ctx context.Context, s zkstate.Source, root, generation, duty string, 
 	return runs[:min(n, len(runs))], nil
 }
 
-// when orders records.
+// recordAt is a record at its path.
+func recordAt(path string, r znode.TickRecord) RunRecord {
+	tick, asked := tickOf(path)
+	return RunRecord{tick, asked, r}
+}
+
+// when orders records: when the tick was, or when a run began, or was asked for.
 func (r RunRecord) when() time.Time {
 	if r.Asked == 0 {
 		return r.Tick
@@ -160,7 +164,7 @@ func (c *cron) lookAfter() {
 		return
 	}
 	for _, r := range c.state.Runs {
-		if r.Running && sameRun(r, c.running.run) && r.Attempt == c.running.run.Attempt {
+		if r.Running && r.Is(c.running.run) && r.Attempt == c.running.run.Attempt {
 			return
 		}
 	}
@@ -251,9 +255,6 @@ func runOf(path string, r znode.TickRecord) ticks.Run {
 	return run
 }
 
-// sameRun reports whether both are the same run.
-func sameRun(a, b ticks.Run) bool { return a.Asked == b.Asked && a.Tick.Equal(b.Tick) }
-
 // committed reports whether what was read is what d decided.
 func (c *cron) committed(d ticks.Decision) bool {
 	order := func(a, b ticks.Run) int { return cmp.Or(cmp.Compare(a.Asked, b.Asked), a.Tick.Compare(b.Tick)) }
@@ -336,7 +337,7 @@ func (c *cron) record(r ticks.Record) znode.TickRecord {
 			State: znode.TickRunning, By: c.m.Identity, Epoch: c.h.Epoch, Attempt: r.Run.Attempt, Started: r.Run.Since,
 			Since: r.Run.Since, Asked: record.Asked, AskedBy: record.AskedBy, Nonce: record.Nonce,
 		}
-	case c.ended != nil && sameRun(r.Run, c.running.run):
+	case c.ended != nil && r.Run.Is(c.running.run):
 		record.Ended, record.Tail, record.Because = c.ended.at.UTC().Round(0), znode.CutTail(c.ended.Tail), c.ended.Because
 		if c.ended.Result != ticks.NotStarted {
 			exit := c.ended.Exit
@@ -367,7 +368,7 @@ func (c *cron) prune(records map[string]znode.TickRecord) []change {
 	var changes []change
 	for _, paths := range over {
 		slices.SortFunc(paths, func(a, b string) int {
-			return cmp.Or(timeOf(a, all[a]).Compare(timeOf(b, all[b])), cmp.Compare(a, b))
+			return cmp.Or(recordAt(a, all[a]).when().Compare(recordAt(b, all[b]).when()), cmp.Compare(a, b))
 		})
 		for _, path := range paths[:max(0, len(paths)-c.duty.Keep)] {
 			_, there := c.records[path]
@@ -377,16 +378,4 @@ func (c *cron) prune(records map[string]znode.TickRecord) []change {
 		}
 	}
 	return changes
-}
-
-// timeOf orders records: when the tick was, or when a run began that was asked for.
-func timeOf(path string, r znode.TickRecord) time.Time {
-	tick, asked := tickOf(path)
-	switch {
-	case asked == 0:
-		return tick
-	case r.Started.IsZero():
-		return r.Asked
-	}
-	return r.Started
 }

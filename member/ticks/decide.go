@@ -34,7 +34,7 @@ func (c Cron) Look(s State, now time.Time) Decision {
 func (c Cron) Asked(s State, n int64, now time.Time) Decision {
 	w := c.work(s, now)
 	w.due()
-	if asked := (Run{Asked: n}); !slices.ContainsFunc(w.runs, asked.is) {
+	if asked := (Run{Asked: n}); !slices.ContainsFunc(w.runs, asked.Is) {
 		w.runs = append(w.runs, asked)
 	}
 	w.start()
@@ -189,7 +189,7 @@ func (w *work) finish(i int, as Outcome) {
 // drop takes the runs away that are over.
 func (w *work) drop() {
 	w.runs = slices.DeleteFunc(w.runs, func(r Run) bool {
-		return slices.ContainsFunc(w.over, func(o Record) bool { return o.Run.is(r) })
+		return slices.ContainsFunc(w.over, func(o Record) bool { return o.Run.Is(r) })
 	})
 }
 
@@ -225,7 +225,7 @@ func (w *work) decision() Decision {
 		Resign: w.resign, Again: w.again(), Release: w.cron.Leaving && !w.running(),
 	}
 	for _, r := range w.runs {
-		i := slices.IndexFunc(w.was.Runs, r.is)
+		i := slices.IndexFunc(w.was.Runs, r.Is)
 		if i >= 0 && w.was.Runs[i] == r {
 			continue
 		}

@@ -281,7 +281,7 @@ func (s *simulation) drain() {
 	s.ends, s.written, s.cron.Leaving = time.Time{}, nil, false
 	claimed := s.state.Runs
 	for run, h := range s.history {
-		if h.over == "" && !slices.ContainsFunc(claimed, run.is) {
+		if h.over == "" && !slices.ContainsFunc(claimed, run.Is) {
 			s.t.Errorf("%+v is forgotten: %+v", run, h)
 		}
 	}

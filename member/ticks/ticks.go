@@ -165,8 +165,8 @@ func (c Cron) cursorAt(s State, now time.Time) Cursor {
 // begun reports whether the run has had an attempt: it goes on, or it waits for the next one.
 func (r Run) begun() bool { return r.Attempt > 0 || r.Running }
 
-// is reports whether both are the same run.
-func (r Run) is(other Run) bool { return r.Asked == other.Asked && r.Tick.Equal(other.Tick) }
+// Is reports whether both are the same run.
+func (r Run) Is(other Run) bool { return r.Asked == other.Asked && r.Tick.Equal(other.Tick) }
 
 // sorted returns the runs in the order in which they run: what has begun, what an operator asked for, then ticks by
 // time.
