@@ -137,12 +137,6 @@ func cronOnce(w *sim.World) {
 // wrongClock is the same, and one member has a clock that is wrong: the other one does all.
 func wrongClock(w *sim.World) { newRunning(w, func(*group.Duty) {}).ahead = 2 * time.Minute }
 
-// cronByHand is the same, and somebody deletes what holds it together.
-func cronByHand(w *sim.World) {
-	r := newRunning(w, func(*group.Duty) {})
-	r.byHand("c")
-}
-
 // pausing is a world in which a cron is paused and resumed again and again, just when its run ends and ticks have
 // fallen due: at once, so that its holder may not notice, or with the pause before. What fell due until then is
 // forgotten.

@@ -19,12 +19,6 @@ import (
 	"muster/zkstate/znode"
 )
 
-// leadByHand is the same, and somebody deletes what holds it together.
-func leadByHand(w *sim.World) {
-	s := newLead(w)
-	s.byHand("d")
-}
-
 // leading is what the members of this world have seen.
 type leading struct {
 	*shop
@@ -141,13 +135,7 @@ func (l *leading) follow(p *sim.Process, c *zkconn.Session) error {
 	return nil
 }
 
-// leadEvicted is the same, and somebody deletes its holders.
-func leadEvicted(w *sim.World) {
-	s := newLead(w)
-	s.evictor("d")
-}
-
-// leadDamaged is the same, and somebody writes to the seats of its holders: then others cannot read them, and the
+// leadDamaged is newLead, and somebody writes to the seats of its holders: then others cannot read them, and the
 // assigner is the next one.
 func leadDamaged(w *sim.World) {
 	s := newLead(w)
@@ -487,18 +475,6 @@ func (v *saving) read(p *sim.Process, c *zkconn.Session) error {
 	return nil
 }
 
-// stateByHand is the same, and somebody deletes what holds it together.
-func stateByHand(w *sim.World) {
-	v := newSaving(w)
-	v.byHand("d")
-}
-
-// stateEvicted is the same, and somebody deletes its holders.
-func stateEvicted(w *sim.World) {
-	v := newSaving(w)
-	v.evictor("d")
-}
-
 // operating is what was done in a world of operations.
 type operating struct {
 	*shop
@@ -579,16 +555,4 @@ func (o *operating) step(ctx context.Context, p *sim.Process, op *member.Operati
 	}
 	p.Saw(func() { o.done[key] = true })
 	return nil
-}
-
-// operationByHand is the same, and somebody deletes what holds it together.
-func operationByHand(w *sim.World) {
-	o := newOperating(w)
-	o.byHand("d")
-}
-
-// operationEvicted is the same, and somebody deletes its holders.
-func operationEvicted(w *sim.World) {
-	o := newOperating(w)
-	o.evictor("d")
 }
