@@ -198,23 +198,21 @@ func (m *mutants) run(e *entry) {
 // again looks for the failure that the table names: first with its seed, then with as many others as a search may try:
 // which goroutine runs first is not in the seed.
 func (m *mutants) again(e *entry) bool {
-	for _, n := range m.worlds {
-		if n.Name != e.world {
-			continue
-		}
-		for range 3 {
-			if seed, _ := m.caught(n, e.guard, e.seed, 1); seed != 0 {
-				return true
-			}
-		}
-		seed, _ := m.caught(n, e.guard, 1, m.limit)
-		if m.update && seed != 0 {
-			m.set(e, n.Name, seed, "")
-			m.save()
-		}
-		return seed != 0
+	i := slices.IndexFunc(m.worlds, func(n Named) bool { return n.Name == e.world })
+	if i < 0 {
+		return false
 	}
-	return false
+	for range 3 {
+		if seed, _ := m.caught(m.worlds[i], e.guard, e.seed, 1); seed != 0 {
+			return true
+		}
+	}
+	seed, _ := m.caught(m.worlds[i], e.guard, 1, m.limit)
+	if m.update && seed != 0 {
+		m.set(e, e.world, seed, "")
+		m.save()
+	}
+	return seed != 0
 }
 
 // search looks for a world that fails without the guard, in more and more schedules of each. It gives up worlds where

@@ -131,9 +131,7 @@ func (k *shop) submitLate(p *sim.Process, after time.Duration) error {
 // workWorld: two executors and a watcher, and a batch that two submitters submit with one id.
 func workWorld(w *sim.World) {
 	k := newShop(w)
-	w.Service("e1", 1, k.executor)
-	w.Service("e2", 1, k.executor)
-	w.Service("w1", 1, k.watcher)
+	k.crew()
 	for _, submitter := range []string{"s1", "s2"} {
 		w.Process(submitter, 1, k.submitAndWait("b1", 3, 1))
 	}
