@@ -115,15 +115,9 @@ func (f *zkEnd) reply(frame []byte) {
 }
 
 func eventName(kind uint32) string {
-	switch kind {
-	case 1:
-		return "created"
-	case 2:
-		return "deleted"
-	case 3:
-		return "changed"
-	case 4:
-		return "children"
+	names := []string{1: "created", 2: "deleted", 3: "changed", 4: "children"}
+	if int(kind) < len(names) {
+		return names[kind]
 	}
 	return fmt.Sprintf("kind %d", kind)
 }

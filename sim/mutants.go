@@ -61,8 +61,8 @@ func Mutants(t *testing.T, file string, worlds ...Named) {
 		t.Fatal(err)
 	}
 	m := &mutants{t: t, errorf: t.Errorf, file: file, table: table, update: *update, limit: mutantLimit}
-	if *given.seeds > 0 {
-		m.limit = *given.seeds
+	if *givenSeeds > 0 {
+		m.limit = *givenSeeds
 	}
 	if m.guards, err = regexp.Compile(*guardsLike); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func (m *mutants) collect() {
 			o.Seeds = max(200, 3*n.Options.Seeds)
 		}
 		o.seen = &guards{seen: map[guard]int{}}
-		if f, _ := explore(m.t, o, n.World, *given.seed, o.Seeds, 0); f != nil {
+		if f, _ := explore(m.t, o, n.World, *firstSeed, o.Seeds, 0); f != nil {
 			m.errorf("%s fails without a mutant: seed %d: %v\n%s", n.Name, f.seed, f.err, numbered(f.trace))
 			continue
 		}

@@ -63,19 +63,12 @@ type Options struct {
 type Faults struct{ Crashes, Cuts, Expiries, LostReplies, Pauses, Outages int }
 
 // Flags of every test that calls Run.
-type flags struct {
-	seeds *int
-	seed  *uint64
-	until *time.Duration
-	trace *string
-}
-
-var given = flags{
-	seeds: flag.Int("sim.n", 0, "schedules to explore in each world, instead of its own number"),
-	seed:  flag.Uint64("sim.seed", 1, "first seed"),
-	until: flag.Duration("sim.for", 0, "explore each world for so long"),
-	trace: flag.String("sim.trace", "", "replay this trace instead"),
-}
+var (
+	givenSeeds = flag.Int("sim.n", 0, "schedules to explore in each world, instead of its own number")
+	firstSeed  = flag.Uint64("sim.seed", 1, "first seed")
+	givenTime  = flag.Duration("sim.for", 0, "explore each world for so long")
+	givenTrace = flag.String("sim.trace", "", "replay this trace instead")
+)
 
 func (o Options) complete(t testing.TB) Options {
 	if o.Name == "" {
@@ -87,8 +80,8 @@ func (o Options) complete(t testing.TB) Options {
 	if testing.Short() {
 		o.Seeds = max(o.Seeds/10, 1)
 	}
-	if *given.seeds > 0 {
-		o.Seeds = *given.seeds
+	if *givenSeeds > 0 {
+		o.Seeds = *givenSeeds
 	}
 	if o.Steps == 0 {
 		o.Steps = 400
@@ -104,11 +97,11 @@ func (o Options) complete(t testing.TB) Options {
 func Run(t *testing.T, o Options, world func(*World)) {
 	t.Helper()
 	o = o.complete(t)
-	if *given.trace != "" {
-		replayFile(t, o, world, *given.trace)
+	if *givenTrace != "" {
+		replayFile(t, o, world, *givenTrace)
 		return
 	}
-	f, ran := explore(t, o, world, *given.seed, o.Seeds, *given.until)
+	f, ran := explore(t, o, world, *firstSeed, o.Seeds, *givenTime)
 	if f == nil {
 		t.Logf("%d schedules", ran)
 		return
@@ -120,14 +113,14 @@ func Run(t *testing.T, o Options, world func(*World)) {
 // replays. A checker that does not find known bugs is not trusted.
 func Finds(t *testing.T, o Options, world func(*World)) {
 	t.Helper()
-	if *given.trace != "" {
+	if *givenTrace != "" {
 		Run(t, o, world)
 		return
 	}
 	seeds := o.Seeds
 	o = o.complete(t)
 	o.Seeds = max(seeds, o.Seeds) // not fewer with -short
-	f, ran := explore(t, o, world, *given.seed, o.Seeds, 0)
+	f, ran := explore(t, o, world, *firstSeed, o.Seeds, 0)
 	if f == nil {
 		t.Errorf("%s: %d schedules did not find the bug", o.Name, ran)
 		return
