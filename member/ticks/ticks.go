@@ -171,21 +171,17 @@ func (r Run) Is(other Run) bool { return r.Asked == other.Asked && r.Tick.Equal(
 // sorted returns the runs in the order in which they run: what has begun, what an operator asked for, then ticks by
 // time.
 func sorted(runs []Run) []Run {
-	begun := func(r Run) int {
-		if r.begun() {
-			return 0
+	rank := func(r Run) (n int) {
+		if !r.begun() {
+			n += 2
 		}
-		return 1
-	}
-	asked := func(r Run) int {
-		if r.Asked != 0 {
-			return 0
+		if r.Asked == 0 {
+			n++
 		}
-		return 1
+		return n
 	}
 	return slices.SortedStableFunc(slices.Values(runs), func(a, b Run) int {
-		return cmp.Or(cmp.Compare(begun(a), begun(b)), cmp.Compare(asked(a), asked(b)), cmp.Compare(a.Asked, b.Asked),
-			a.Tick.Compare(b.Tick))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Asked, b.Asked), a.Tick.Compare(b.Tick))
 	})
 }
 
