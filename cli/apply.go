@@ -426,28 +426,14 @@ func (p *process) expect(ctx context.Context, want string) error {
 	return err
 }
 
-// ask reads a line from standard input. When ctx ends it returns, but its goroutine reads on until the process ends.
+// ask reads a line from standard input.
 func (p *process) ask(ctx context.Context) (string, error) {
-	type reply struct {
-		line string
-		err  error
-	}
-	replies := make(chan reply, 1)
-	go func() {
-		line, err := bufio.NewReader(p.in).ReadString('\n')
-		replies <- reply{line, err}
-	}()
-	select {
-	case r := <-replies:
-		if r.err != nil { // no line end was typed
-			fmt.Fprintln(p.err)
-		}
-		if r.err != nil && !errors.Is(r.err, io.EOF) {
-			return "", r.err
-		}
-		return strings.TrimSpace(r.line), nil
-	case <-ctx.Done():
+	line, err := interruptible(ctx, func() (string, error) { return bufio.NewReader(p.in).ReadString('\n') })
+	if err != nil { // no line end was typed
 		fmt.Fprintln(p.err)
-		return "", context.Cause(ctx)
 	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	return strings.TrimSpace(line), nil
 }

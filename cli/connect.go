@@ -235,9 +235,11 @@ func (p *process) checkACL(t target, acl []string) error {
 	return nil
 }
 
+// noAnswer reports whether no server of ZooKeeper answers: another session may be opened when one does.
+func noAnswer(err error) bool { return isAny(err, zkconn.ErrSessionLost, zkconn.ErrUnreachable) }
+
 // unreachable reports whether ZooKeeper was not reached, ended the session, refused access, or must not get the
 // credentials.
 func unreachable(err error) bool {
-	return isAny(err, zkconn.ErrUnreachable, zkconn.ErrSessionLost, zkconn.ErrNoAuth, zkconn.ErrAuthFailed,
-		zkconn.ErrInvalidACL, errWithheld)
+	return noAnswer(err) || isAny(err, zkconn.ErrNoAuth, zkconn.ErrAuthFailed, zkconn.ErrInvalidACL, errWithheld)
 }

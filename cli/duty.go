@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +17,6 @@ import (
 	"muster/resource/group"
 	"muster/wrap"
 	"muster/zkstate/zkconn"
-	"muster/zkstate/znode"
 )
 
 func newDutyCmd(p *process) *cobra.Command {
@@ -144,48 +145,66 @@ func (p *process) dutyClient(command, duty string) (*wrap.Client, wrap.UseOf, er
 }
 
 // readDuty asks the member whose command this is, or with --group ZooKeeper.
-func (p *process) readDuty(
-	ctx context.Context, command string, o dutyFlags, ask func(*wrap.Client, wrap.UseOf) error,
-	read func(s *zkconn.Session, root, g, duty string) error,
-) error {
-	if o.group == "" {
-		if o.root != "" {
-			return usagef("muster "+command+" --group NAME --duty NAME", "--root needs --group")
-		}
-		if p.environ.value(wrap.SocketVariable) == "" {
-			return usagef("muster "+command+" --group NAME --duty NAME",
-				"outside the command of a duty, muster %s needs --group and --duty", command)
-		}
-		return p.askHolder(command, o.duty, ask)
-	}
-	if o.duty == "" {
-		return usagef("muster "+command+" --group NAME --duty NAME", "--group needs --duty: which duty of the group")
+func readDuty[T any](
+	ctx context.Context, p *process, command string, o dutyFlags,
+	ask func(*wrap.Client, context.Context, wrap.UseOf) (T, error),
+	read func(ctx context.Context, s *zkconn.Session, root, g, duty string) (T, error),
+) (found T, err error) {
+	next := "muster " + command + " --group NAME --duty NAME"
+	switch {
+	case o.group == "" && o.root != "":
+		return found, usagef(next, "--root needs --group")
+	case o.group == "" && p.environ.value(wrap.SocketVariable) == "":
+		return found, usagef(next, "outside the command of a duty, muster %s needs --group and --duty", command)
+	case o.group == "":
+		err = p.askHolder(command, o.duty, func(c *wrap.Client, u wrap.UseOf) (err error) {
+			found, err = ask(c, ctx, u)
+			return err
+		})
+		return found, err
+	case o.duty == "":
+		return found, usagef(next, "--group needs --duty: which duty of the group")
 	}
 	root, name, duty, err := p.dutyPath(o.group+"/"+o.duty, o.root)
 	if err != nil {
-		return err
+		return found, err
 	}
 	s, err := p.connect(ctx, p.target(target{timeout: time.Duration(group.Default().Timeouts.Session)}))
 	if err != nil {
-		return err
+		return found, err
 	}
 	defer s.Close()
-	body, _, err := s.Get(ctx, znode.Record(group.KindName, root, name))
-	path := resource.Join(root, name)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return &problem{nil, fmt.Errorf("%w: %s", member.ErrNoGroup, path), "muster status --root " + root}
-	}
+	d, err := searchScope{session: s}.findDuty(ctx, resource.Join(root, name)+"/"+duty)
 	if err != nil {
-		return err
+		return found, err
 	}
-	record, err := znode.DecodeRecordAt(group.Kind(), path, body)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	found, err = read(ctx, s, root, d.group.Record.Generation, duty)
+	return found, holderError(err)
+}
+
+// newDutyListCmd completes "list", which prints what readDuty returns: rows writes a line for each, with tabs.
+func newDutyListCmd[T any](
+	p *process, cmd *cobra.Command, ask func(*wrap.Client, context.Context, wrap.UseOf) (T, error),
+	read func(ctx context.Context, s *zkconn.Session, root, g, duty string) (T, error), rows func(io.Writer, T),
+) *cobra.Command {
+	var o dutyFlags
+	var asJSON bool
+	cmd.Use, cmd.Args = "list", argCount(0, 0, "")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		found, err := readDuty(cmd.Context(), p, cmd.Parent().Name()+" list", o, ask, read)
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return p.printJSON(found)
+		}
+		t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+		rows(t, found)
+		return t.Flush()
 	}
-	if _, ok := group.Of(&record).Duty(duty); !ok {
-		return noDuty(path, duty, group.Of(&record))
-	}
-	return holderError(read(s, root, record.Generation, duty))
+	o.addTo(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
 }
 
 // askHolder calls ask with a client of the member whose duty's command runs this process, and explains its answer.

@@ -51,7 +51,7 @@ then. A job of such a name is explained by its address or path.`,
 		Args: argCount(1, 1, "one address, path, duty, state or code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if page, ok := explainWord(args[0]); ok && o.json {
-				return printJSON(p.out, explainedWord{"1.0", args[0], page})
+				return p.printJSON(explainedWord{"1.0", args[0], page})
 			} else if ok {
 				_, err := fmt.Fprint(p.out, page)
 				return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -204,4 +205,23 @@ func writeInPlace(path string, data []byte) error {
 		err = fmt.Errorf("the reader of the pipe %s took nothing for %s", path, readerPatience)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// interruptible calls do, and returns what it returns, or why ctx ended: then do goes on until the process ends.
+func interruptible[T any](ctx context.Context, do func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		value, err := do()
+		answers <- answer{value, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.value, a.err
+	case <-ctx.Done():
+		return *new(T), context.Cause(ctx)
+	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -82,15 +81,6 @@ func workerError(command string, err error) error {
 		},
 	})
 }
-
-func (p *process) printJSON(v any) error {
-	e := json.NewEncoder(p.out)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
-
-// printJSONLine prints v as one line.
-func (p *process) printJSONLine(v any) error { return json.NewEncoder(p.out).Encode(v) }
 
 func newAdvertiseCmd(p *process) *cobra.Command {
 	return &cobra.Command{

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -146,49 +145,26 @@ it is not open, and with 6 while a "muster op" runs it.`,
 }
 
 func newOpListCmd(p *process) *cobra.Command {
-	var o dutyFlags
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "list",
+	return newDutyListCmd(p, &cobra.Command{
 		Short: "List the open operations of a duty",
 		Long: `Prints a line for each: its name, how many of the steps that have begun are done,
 how often it was run, and by whom last.`,
 		Example: `  muster op list --group shop --duty coordinator`,
-		Args:    argCount(0, 0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runOpList(cmd.Context(), p, o, asJSON)
-		},
-	}
-	o.addTo(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
-	return cmd
-}
-
-func runOpList(ctx context.Context, p *process, o dutyFlags, asJSON bool) error {
-	var found wrap.Operations
-	err := p.readDuty(ctx, "op list", o, func(c *wrap.Client, u wrap.UseOf) (err error) {
-		found, err = c.Operations(ctx, u)
-		return err
-	}, func(s *zkconn.Session, root, g, duty string) (err error) {
-		found.Operations, err = member.Operations(ctx, s, root, g, duty)
-		return err
-	})
-	switch {
-	case err != nil:
-		return err
-	case asJSON:
-		return p.printJSON(found)
-	}
-	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-	for _, op := range found.Operations {
-		if op.Problem != "" {
-			fmt.Fprintf(t, "%s\t%s\n", op.Name, text.Escape(op.Problem))
-			continue
+	}, (*wrap.Client).Operations, func(
+		ctx context.Context, s *zkconn.Session, root, g, duty string,
+	) (wrap.Operations, error) {
+		all, err := member.Operations(ctx, s, root, g, duty)
+		return wrap.Operations{Operations: all}, err
+	}, func(w io.Writer, found wrap.Operations) {
+		for _, op := range found.Operations {
+			if op.Problem != "" {
+				fmt.Fprintf(w, "%s\t%s\n", op.Name, text.Escape(op.Problem))
+				continue
+			}
+			fmt.Fprintf(w, "%s\t%d of %d steps\trun %d\t%s\t%s\n", op.Name, op.Done, op.Steps, op.Runs,
+				op.Opened.UTC().Format(time.RFC3339), text.Escape(op.By))
 		}
-		fmt.Fprintf(t, "%s\t%d of %d steps\trun %d\t%s\t%s\n", op.Name, op.Done, op.Steps, op.Runs,
-			op.Opened.UTC().Format(time.RFC3339), text.Escape(op.By))
-	}
-	return t.Flush()
+	})
 }
 
 func newStepCmd(p *process) *cobra.Command {

@@ -11,6 +11,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -118,11 +119,12 @@ func (p *process) stdoutError() error {
 // stream is standard output or standard error. It keeps the first error and drops everything after it: a lost reader
 // must not change what a command does to ZooKeeper.
 type stream struct {
-	w   io.Writer
+	w io.Writer
+
+	mu  sync.Mutex // two logs share standard error
 	err error
 
-	records *records    // nil: text stays text
-	lines   *wholeLines // where records go
+	records *records // nil: text stays text
 }
 
 func (s *stream) Write(b []byte) (int, error) {
@@ -133,6 +135,8 @@ func (s *stream) Write(b []byte) (int, error) {
 }
 
 func (s *stream) write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.err != nil {
 		return len(b), nil
 	}
@@ -166,6 +170,17 @@ func width(s *stream) int {
 	}
 	return columns
 }
+
+// printJSON prints v with indentation and a newline at the end.
+func (p *process) printJSON(v any) error {
+	enc := json.NewEncoder(p.out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// printJSONLine prints v as one line.
+func (p *process) printJSONLine(v any) error { return json.NewEncoder(p.out).Encode(v) }
 
 // environ is the environment, as NAME=value.
 type environ []string
@@ -289,17 +304,10 @@ type records struct {
 	rest []byte // of a line that is not complete
 }
 
-// wholeLines passes on one line at a time, so that two logs can share a stream.
-type wholeLines struct {
-	mu sync.Mutex
-	to *stream
-}
+// recordWriter is where records go: to a stream, as they are. A log writes each line at once.
+type recordWriter struct{ to *stream }
 
-func (w *wholeLines) Write(line []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.to.write(line)
-}
+func (w recordWriter) Write(line []byte) (int, error) { return w.to.write(line) }
 
 // wantsJSON reports whether the arguments ask for JSON on standard error. It looks before they are parsed, because what
 // is wrong with them is to be JSON too.
@@ -317,9 +325,8 @@ func wantsJSON(args []string) bool {
 
 // makeRecords turns all that is written to the stream from now on into records.
 func (s *stream) makeRecords() {
-	s.lines = &wholeLines{to: s}
 	everything := &slog.HandlerOptions{Level: slog.LevelDebug}
-	s.records = &records{all: slog.New(slog.NewJSONHandler(s.lines, everything))}
+	s.records = &records{all: slog.New(slog.NewJSONHandler(recordWriter{s}, everything))}
 }
 
 // Write makes a record of each line.
@@ -351,7 +358,7 @@ func (p *process) logHandler(level slog.Level) slog.Handler {
 	opts := &slog.HandlerOptions{Level: level}
 	if p.err.records != nil {
 		opts.ReplaceAttr = durationAsText
-		return slog.NewJSONHandler(p.err.lines, opts)
+		return slog.NewJSONHandler(recordWriter{p.err}, opts)
 	}
 	return slog.NewTextHandler(p.err, opts)
 }

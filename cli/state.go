@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,13 +63,12 @@ func runStateGet(ctx context.Context, p *process, o dutyFlags, key string) error
 	if err := checkKey("muster state --help", key); err != nil {
 		return err
 	}
-	var value []byte
-	err := p.readDuty(ctx, "state get", o, func(c *wrap.Client, u wrap.UseOf) (err error) {
-		value, err = c.State(ctx, u, key)
-		return err
-	}, func(s *zkconn.Session, root, g, duty string) (err error) {
-		value, err = member.ReadState(ctx, s, root, g, duty, key)
-		return err
+	value, err := readDuty(ctx, p, "state get", o, func(
+		c *wrap.Client, ctx context.Context, u wrap.UseOf,
+	) ([]byte, error) {
+		return c.State(ctx, u, key)
+	}, func(ctx context.Context, s *zkconn.Session, root, g, duty string) ([]byte, error) {
+		return member.ReadState(ctx, s, root, g, duty, key)
 	})
 	if err != nil {
 		return err
@@ -80,48 +78,25 @@ func runStateGet(ctx context.Context, p *process, o dutyFlags, key string) error
 }
 
 func newStateListCmd(p *process) *cobra.Command {
-	var o dutyFlags
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:     "list",
+	return newDutyListCmd(p, &cobra.Command{
 		Short:   "List the saved keys of a duty",
 		Long:    `Prints a line for each key: its name, its bytes, when it was saved and by whom.`,
 		Example: `  muster state list --group shop --duty coordinator`,
-		Args:    argCount(0, 0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runStateList(cmd.Context(), p, o, asJSON)
-		},
-	}
-	o.addTo(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
-	return cmd
-}
-
-func runStateList(ctx context.Context, p *process, o dutyFlags, asJSON bool) error {
-	var found wrap.StateKeys
-	err := p.readDuty(ctx, "state list", o, func(c *wrap.Client, u wrap.UseOf) (err error) {
-		found, err = c.StateKeys(ctx, u)
-		return err
-	}, func(s *zkconn.Session, root, g, duty string) (err error) {
-		found.Keys, err = member.Keys(ctx, s, root, g, duty)
-		return err
-	})
-	switch {
-	case err != nil:
-		return err
-	case asJSON:
-		return p.printJSON(found)
-	}
-	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
-	for _, k := range found.Keys {
-		saved := k.Saved.UTC().Format(time.RFC3339)
-		if k.Problem != "" {
-			fmt.Fprintf(t, "%s\t-\t%s\t%s\n", k.Key, saved, text.Escape(k.Problem))
-			continue
+	}, (*wrap.Client).StateKeys, func(
+		ctx context.Context, s *zkconn.Session, root, g, duty string,
+	) (wrap.StateKeys, error) {
+		all, err := member.Keys(ctx, s, root, g, duty)
+		return wrap.StateKeys{Keys: all}, err
+	}, func(w io.Writer, found wrap.StateKeys) {
+		for _, k := range found.Keys {
+			saved := k.Saved.UTC().Format(time.RFC3339)
+			if k.Problem != "" {
+				fmt.Fprintf(w, "%s\t-\t%s\t%s\n", k.Key, saved, text.Escape(k.Problem))
+				continue
+			}
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", k.Key, k.Bytes, saved, text.Escape(k.By))
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", k.Key, k.Bytes, saved, text.Escape(k.By))
-	}
-	return t.Flush()
+	})
 }
 
 func newStatePutCmd(p *process) *cobra.Command {

@@ -19,10 +19,10 @@ import (
 	"muster/plan"
 	"muster/report"
 	"muster/resource"
+	"muster/tasks"
 	"muster/text"
 	"muster/view"
 	"muster/zkstate"
-	"muster/zkstate/zkconn"
 )
 
 type statusOptions struct {
@@ -215,10 +215,10 @@ func (p *process) watch(
 		if err == nil {
 			err = show(&now, notes(&now))
 		}
-		switch noAnswer := errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnreachable); {
+		switch {
 		case ctx.Err() != nil:
 			return nil
-		case noAnswer && last != nil:
+		case noAnswer(err) && last != nil:
 			now.Reset()
 			now.Write(last)
 			fmt.Fprintf(notes(&now), "ZooKeeper does not answer. This is how it was at %s.\n",
@@ -251,6 +251,18 @@ func (p *process) reconnect(ctx context.Context, scope *searchScope) error {
 		scope.session = s
 	}
 	return err
+}
+
+// reconnectSoon opens another session, however long that takes, and rests before each try. The error is why it stopped.
+func (p *process) reconnectSoon(ctx context.Context, scope *searchScope, tries int) error {
+	for ; ; tries++ {
+		if err := tasks.Rest(ctx, tries); err != nil {
+			return err
+		}
+		if err := p.reconnect(ctx, scope); !noAnswer(err) {
+			return err
+		}
+	}
 }
 
 // draw writes a whole status.

@@ -22,7 +22,6 @@ import (
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
-	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -202,7 +201,9 @@ func (p *process) taskSource(ctx context.Context, o submitOptions, files []strin
 		}
 		return streamSource(p.in, end)
 	}
-	f, err := openFile(ctx, p.path(files[0]))
+	f, err := interruptible(ctx, func() (*os.File, error) { // a named pipe is open only when somebody writes to it
+		return os.Open(p.path(files[0]))
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -256,7 +257,7 @@ func (s *submitting) run(ctx context.Context) error {
 		case errors.Is(err, tasks.ErrLost):
 			s.bar.waiting("the batch to be written again: " + err.Error())
 			continue
-		case errors.Is(err, zkconn.ErrSessionLost), errors.Is(err, zkconn.ErrUnreachable):
+		case noAnswer(err):
 			s.bar.waiting("ZooKeeper: " + err.Error())
 			if rest := s.p.reconnectSoon(ctx, s.scope, tries); rest == nil {
 				continue
@@ -264,21 +265,6 @@ func (s *submitting) run(ctx context.Context) error {
 		}
 		s.bar.clear()
 		return s.problem(ctx, err)
-	}
-}
-
-// reconnectSoon opens another session, however long that takes. It returns why it stopped.
-func (p *process) reconnectSoon(ctx context.Context, scope *searchScope, tries int) error {
-	for ; ; tries++ {
-		if err := tasks.Rest(ctx, tries); err != nil {
-			return err
-		}
-		switch err := p.reconnect(ctx, scope); {
-		case err == nil:
-			return nil
-		case !errors.Is(err, zkconn.ErrUnreachable) && !errors.Is(err, zkconn.ErrSessionLost):
-			return err
-		}
 	}
 }
 
@@ -371,25 +357,6 @@ func readableTwice(name string) error {
 		return usagef("write it into a file first", "%s is not a file, and --files reads each one twice", name)
 	}
 	return nil
-}
-
-// openFile opens a file, or ends with ctx: a named pipe is open only when somebody writes to it.
-func openFile(ctx context.Context, name string) (*os.File, error) {
-	type answer struct {
-		f   *os.File
-		err error
-	}
-	opened := make(chan answer, 1)
-	go func() {
-		f, err := os.Open(name)
-		opened <- answer{f, err}
-	}()
-	select {
-	case a := <-opened:
-		return a.f, a.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // maxNamedDead is how many dead tasks are named on standard error.

@@ -3,7 +3,6 @@ package cli
 import (
 	"embed"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"io"
 	"path"
@@ -53,7 +52,7 @@ func newVersionCmd(p *process) *cobra.Command {
 func runVersion(p *process, asJSON bool) error {
 	v := version()
 	if asJSON {
-		return printJSON(p.out, v)
+		return p.printJSON(v)
 	}
 	if v.Revision != "" {
 		v.Version += " " + v.Revision[:min(12, len(v.Revision))]
@@ -83,14 +82,6 @@ func version() versionInfo {
 		}
 	}
 	return v
-}
-
-// printJSON prints v with indentation and a newline at the end.
-func printJSON(p *stream, v any) error {
-	enc := json.NewEncoder(p)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }
 
 // bashSuffix follows cobra's script for bash.

@@ -198,16 +198,12 @@ func (w *awaited) follow(ctx context.Context, scope *searchScope) error {
 	for {
 		r := zkstate.NewFollower(scope.session, scope.home, kinds()...)
 		err := r.Follow(ctx, w.at, watchEvery, func(o *resource.Observed) error { return w.look(ctx, r, o) })
-		for errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnreachable) {
+		if noAnswer(err) {
 			if !w.gap {
 				w.note("", "no server of ZooKeeper answers")
 			}
 			w.gap = true
-			if ctx.Err() != nil {
-				return err
-			}
-			pause(ctx, watchEvery)
-			err = w.p.reconnect(ctx, scope)
+			err = w.p.reconnectSoon(ctx, scope, 0)
 		}
 		switch {
 		case err == nil: // connected again
@@ -383,7 +379,7 @@ func (w *awaited) end(err error) error {
 		if w.now != nil && w.now.Record != nil {
 			result.Health = w.now.Record.Declaration.Health(w.now)
 		}
-		if printErr := printJSON(w.p.out, result); printErr != nil {
+		if printErr := w.p.printJSON(result); printErr != nil {
 			return printErr
 		}
 	}
