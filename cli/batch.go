@@ -281,10 +281,7 @@ func (p *process) batches(
 	if err != nil {
 		return err
 	}
-	rows := make([]view.BatchRow, 0, len(state.Batches))
-	for _, b := range state.Batches {
-		rows = append(rows, view.BatchRow{Batch: b})
-	}
+	rows := batchRows(state)
 	var unread error
 	if len(rows) > 0 {
 		unread = p.countBatches(ctx, scope, min(o.timeout, shortAnswer), f, rows)
@@ -314,6 +311,15 @@ func (p *process) batches(
 	return nil
 }
 
+// batchRows are the unfinished batches of a queue, without what Redis knows.
+func batchRows(q *view.Queue) []view.BatchRow {
+	rows := make([]view.BatchRow, 0, len(q.Batches))
+	for _, b := range q.Batches {
+		rows = append(rows, view.BatchRow{Batch: b})
+	}
+	return rows
+}
+
 // nextOfStopped says what to do if a batch is stopped.
 func (p *process) nextOfStopped(to io.Writer, f foundQueue, rows []view.BatchRow) {
 	if i := slices.IndexFunc(rows, func(r view.BatchRow) bool { return r.State == stopped }); i >= 0 {
@@ -336,20 +342,28 @@ func (p *process) countBatches(
 		if err != nil {
 			return err
 		}
-		held, err := st.Full(ctx, int64(op.Queue.MaxBytes))
-		if err != nil {
-			return err
-		}
-		known, err := st.ByID(ctx)
-		if err != nil {
-			return err
-		}
-		for i := range rows {
-			b, there := known[rows[i].ID]
-			count(&rows[i], b, there, held > 0)
-		}
-		return nil
+		_, err = countAll(ctx, st, int64(op.Queue.MaxBytes), rows)
+		return err
 	})
+}
+
+// countAll adds to rows what Redis knows of them, and returns that.
+func countAll(
+	ctx context.Context, st *store.Queue, maxBytes int64, rows []view.BatchRow,
+) (known map[string]store.Batch, err error) {
+	held, err := st.Full(ctx, maxBytes)
+	if err != nil {
+		return nil, err
+	}
+	known, err = st.ByID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		b, there := known[rows[i].ID]
+		count(&rows[i], b, there, held > 0)
+	}
+	return known, nil
 }
 
 // count adds what Redis knows of a batch. full: nothing of its queue is executed.
@@ -451,10 +465,8 @@ func (p *process) retry(ctx context.Context, f foundQueue, op *tasks.Operator) e
 		p.announce(f, "%s moved to batch %s", deadTasks(r.Tasks), r.Batch)
 	case r.Tasks == 0:
 		p.announce(f, "it has no dead tasks; watchers may have it again")
-	case r.Tasks == 1:
-		p.announce(f, "1 dead task waits again")
 	default:
-		p.announce(f, "%s wait again", deadTasks(r.Tasks))
+		p.announce(f, "%s again", text.Plural(int(r.Tasks), "dead task waits", "dead tasks wait"))
 	}
 	return nil
 }

@@ -100,28 +100,35 @@ func (c completionCandidates) matchingParts(typed string, kinds ...string) []str
 	return withPrefix(typed, words)
 }
 
-// completeFirst completes the first argument, and no other.
-func completeFirst(words func(ctx context.Context, typed string) []string) cobra.CompletionFunc {
+// completeKnown completes the one argument from what can be named.
+func (p *process) completeKnown(
+	f *searchFlags, words func(c completionCandidates, typed string) []string,
+) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return words(cmd.Context(), typed), cobra.ShellCompDirectiveNoFileComp
+		return words(p.candidates(cmd.Context(), ".", *f), typed), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// completeDuty completes the one argument that names a duty of these types.
+// completeDuty completes the name or path of a duty of these types.
 func (p *process) completeDuty(f *searchFlags, types ...group.Type) cobra.CompletionFunc {
-	return completeFirst(func(ctx context.Context, typed string) []string {
-		return p.candidates(ctx, ".", *f).matchingParts(typed, namesOf(types)...)
+	return p.completeKnown(f, func(c completionCandidates, typed string) []string {
+		return c.matchingParts(typed, namesOf(types)...)
 	})
 }
 
 // completeQueue completes the name or path of a queue.
 func (p *process) completeQueue(f *searchFlags) cobra.CompletionFunc {
-	return completeFirst(func(ctx context.Context, typed string) []string {
-		return p.candidates(ctx, ".", *f).matchingParts(typed, queue.KindName)
+	return p.completeKnown(f, func(c completionCandidates, typed string) []string {
+		return c.matchingParts(typed, queue.KindName)
 	})
+}
+
+// completeJob completes the address, name or path of a job, group or queue.
+func (p *process) completeJob(f *searchFlags) cobra.CompletionFunc {
+	return p.completeKnown(f, completionCandidates.matching)
 }
 
 // lookQuietly is look for a completion: after an error there are no words, and nothing is printed.
@@ -191,13 +198,6 @@ func (c completionCandidates) matching(typed string) []string {
 	return withPrefix(typed, words)
 }
 
-// completeJob completes the one argument that names a job.
-func (p *process) completeJob(f *searchFlags) cobra.CompletionFunc {
-	return completeFirst(func(ctx context.Context, typed string) []string {
-		return p.candidates(ctx, ".", *f).matching(typed)
-	})
-}
-
 // completeJobOrCode completes a job or, once something is typed, a state, an exit code, or the code of a diagnostic.
 func (p *process) completeJobOrCode(f *searchFlags) cobra.CompletionFunc {
 	job := p.completeJob(f)
@@ -226,6 +226,13 @@ func completeFlag(
 		return words(cmd.Context(), args, typed), cobra.ShellCompDirectiveNoFileComp
 	}
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
+}
+
+// addSearch adds to cmd, as its last flags, those of f, and what completes them and its argument.
+func (p *process) addSearch(cmd *cobra.Command, f *searchFlags, argument cobra.CompletionFunc) {
+	f.addTo(cmd.Flags())
+	p.completeSearch(cmd, f)
+	cmd.ValidArgsFunction = argument
 }
 
 // completeSearch registers the candidates for --file, --root and, if cmd has it, for --stack.

@@ -70,34 +70,27 @@ func queueArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// fill takes from the path of the queue, and then from the environment, what no flag has set.
-func (o *queueOptions) fill(e environ) {
+// check takes the root from the path of the queue, and then from the environment, if no flag has set it, and refuses
+// wrong values; command is how this command is called.
+func (o *queueOptions) check(command string, e environ) error {
 	if path.IsAbs(o.queue) && o.root == "" {
 		o.root, o.queue = path.Dir(o.queue), path.Base(o.queue)
 	}
-	o.root = cmp.Or(o.root, e.value("MUSTER_ROOT"), resource.DefaultRoot)
-}
-
-// check refuses wrong values; command is how this command is called.
-func (o *queueOptions) check(command string) error {
-	if err := o.lifeOptions.check(command); err != nil {
+	if err := o.lifeOptions.check(command, e); err != nil {
 		return err
 	}
 	if err := resource.CheckName("queue", o.queue); err != nil {
 		return usagef(command+" QUEUE -- COMMAND", "%w", err)
 	}
-	if err := resource.CheckRoot(o.root); err != nil {
-		return usagef(command+" --root "+resource.DefaultRoot, "root: %w", err)
-	}
+	o.root = cmp.Or(o.root, resource.DefaultRoot)
 	return nil
 }
 
-// runQueueProcess fills and checks o, and calls run with what follows from it.
+// runQueueProcess checks o, and calls run with what follows from it.
 func (p *process) runQueueProcess(
 	o queueOptions, command string, run func(wrap.QueueConfig) wrap.Result,
 ) error {
-	o.fill(p.environ)
-	if err := o.check(command); err != nil {
+	if err := o.check(command, p.environ); err != nil {
 		return err
 	}
 	c, err := p.queueConfig(o)
@@ -128,7 +121,7 @@ func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 	}
 	c.Process = tasks.Config{
 		Root: o.root, Queue: o.queue, Identity: identity, Redis: tasks.Access{Getenv: p.environ.value}, Log: p.log,
-		Waiting: p.waitingForQueue,
+		Waiting: p.waitingFor,
 	}
 	c.Life = p.life(o.lifeOptions, p.target(target{}), queue.Default().Timeouts.Session)
 	c.Joined = func(joined *tasks.Process) {

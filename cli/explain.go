@@ -19,7 +19,6 @@ import (
 	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
-	"muster/resource/job"
 	"muster/text"
 	"muster/view"
 	"muster/zkstate"
@@ -67,10 +66,8 @@ then. A job of such a name is explained by its address or path.`,
 				})
 		},
 	}
-	o.addTo(cmd.Flags())
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
-	p.completeSearch(cmd, &o.searchFlags)
-	cmd.ValidArgsFunction = p.completeJobOrCode(&o.searchFlags)
+	p.addSearch(cmd, &o.searchFlags, p.completeJobOrCode(&o.searchFlags))
 	return cmd
 }
 
@@ -131,8 +128,9 @@ func (p *process) explainRow(
 	if err == nil && (class == resource.Unreadable || class == resource.Damaged) {
 		e.Parts, e.Repair, err = r.Parts(ctx, planfile.KindOf(row, declarable()), row.Path, o)
 	}
-	if err == nil && o != nil && class != resource.Unreadable {
-		err = addMembers(ctx, r, o, &e)
+	if err == nil && o != nil && class != resource.Unreadable && (!view.IsJob(o) || o.Record != nil && o.Live > 0) {
+		e.Path, e.Observed = row.Path, *o
+		err = r.FillDetail(ctx, &e.Resource, time.Now())
 	}
 	if err != nil {
 		return err
@@ -143,28 +141,6 @@ func (p *process) explainRow(
 		return report.ExplainJSON(p.out, row, e)
 	}
 	return report.Explain(p.out, row, stack, e, opts)
-}
-
-// addMembers adds to an explanation who is in a group, a queue or a job, and what they wait for.
-func addMembers(ctx context.Context, r *zkstate.Reader, o *resource.Observed, e *report.Explanation) (err error) {
-	switch {
-	case view.IsGroup(o):
-		e.Group, err = r.GroupState(ctx, o, time.Now())
-	case view.IsQueue(o):
-		e.Queue, err = r.QueueState(ctx, o)
-	case o.Record != nil && o.Live > 0:
-		if job.Joined(o)+o.Live <= view.MaxCounted {
-			found, err := r.Workers(ctx, job.Of(o.Record).Path())
-			if err != nil {
-				return err
-			}
-			for _, w := range found {
-				e.Workers = append(e.Workers, w.View())
-			}
-		}
-		e.Barriers, err = r.Rounds(ctx, o)
-	}
-	return err
 }
 
 // explainedWord is what "explain --json" prints of a state, the code of a diagnostic, or an exit code.

@@ -41,10 +41,8 @@ classic jobs become muster's.`,
 				func(ctx context.Context, scope *searchScope, _ string) error { return runExport(ctx, p, *scope, o) })
 		},
 	}
-	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().StringVar(&o.stack, "stack", "", "what stack `NAME` owns only")
-	p.completeSearch(cmd, &o.searchFlags)
-	cmd.ValidArgsFunction = completeConfig
+	p.addSearch(cmd, &o.searchFlags, completeConfig)
 	return cmd
 }
 

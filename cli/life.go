@@ -45,8 +45,15 @@ func (o *lifeOptions) addTo(fs *pflag.FlagSet, noun, identity, joinTimeout, http
 	addPassCredentials(fs, &o.passCredentials)
 }
 
-// check refuses wrong durations; command is how this command is called.
-func (o *lifeOptions) check(command string) error {
+// check takes the root from the environment if no flag has set it, and refuses wrong values; command is how this
+// command is called. The root stays empty if nothing names one.
+func (o *lifeOptions) check(command string, e environ) error {
+	o.root = cmp.Or(o.root, e.value("MUSTER_ROOT"))
+	if o.root != "" {
+		if err := resource.CheckRoot(o.root); err != nil {
+			return usagef(command+" --root "+meantRoot(o.root), "root: %w", err)
+		}
+	}
 	switch {
 	case o.grace < 0:
 		return usagef(command+" --grace 30s", "--grace %s: a duration is not negative", o.grace)
@@ -166,6 +173,13 @@ func (p *process) streams(more ...os.Signal) (
 		stop()
 		_ = null.Close()
 	}, nil
+}
+
+// warnUnstable says that an identity, which nobody has given, may be another one after a restart.
+func (p *process) warnUnstable(identity string) {
+	if !p.flags.quiet {
+		fmt.Fprintf(p.err, "the identity is %s, which a restart may change: give --identity\n", text.Escape(identity))
+	}
 }
 
 // serving prints where health is served: the system may have chosen the port.

@@ -87,21 +87,20 @@ func (o *memberOptions) addTo(cmd *cobra.Command) {
 // fill takes from the environment what no flag has set.
 func (o *memberOptions) fill(e environ) {
 	for name, to := range map[string]*string{
-		"MUSTER_GROUP": &o.group, "MUSTER_ROOT": &o.root, "MUSTER_VERSION": &o.version, "MUSTER_ADDRESS": &o.address,
-		"MUSTER_DUTIES": &o.duties,
+		"MUSTER_GROUP": &o.group, "MUSTER_VERSION": &o.version, "MUSTER_ADDRESS": &o.address, "MUSTER_DUTIES": &o.duties,
 	} {
 		*to = cmp.Or(*to, e.value(name))
 	}
 	if can := e.value("MUSTER_CAN"); can != "" && len(o.can) == 0 {
 		o.can = strings.Split(can, ",")
 	}
-	o.root = cmp.Or(o.root, resource.DefaultRoot)
 }
 
-func (o *memberOptions) check() error {
-	if err := o.lifeOptions.check("muster member"); err != nil {
+func (o *memberOptions) check(e environ) error {
+	if err := o.lifeOptions.check("muster member", e); err != nil {
 		return err
 	}
+	o.root = cmp.Or(o.root, resource.DefaultRoot)
 	switch {
 	case o.version == "":
 		return usagef("muster member --version 2.1.0", "--version is missing: which version of the application this is")
@@ -113,9 +112,6 @@ func (o *memberOptions) check() error {
 	}
 	if err := resource.CheckName("group", o.group); err != nil {
 		return usagef("muster member --group NAME", "--group: %w", err)
-	}
-	if err := resource.CheckRoot(o.root); err != nil {
-		return usagef("muster member --root "+resource.DefaultRoot, "root: %w", err)
 	}
 	for _, duty := range o.can {
 		if err := group.CheckDutyName(duty); err != nil {
@@ -132,7 +128,7 @@ func (o *memberOptions) check() error {
 
 func runMember(ctx context.Context, p *process, o memberOptions) error {
 	o.fill(p.environ)
-	if err := o.check(); err != nil {
+	if err := o.check(p.environ); err != nil {
 		return err
 	}
 	c, err := p.memberConfig(o)
@@ -177,13 +173,12 @@ func (p *process) memberIdentity(o memberOptions) (c member.Config, err error) {
 	if err != nil {
 		return c, usagef("muster member --identity NAME", "%w", err)
 	}
-	if !stable && !p.flags.quiet {
-		fmt.Fprintf(p.err, "the identity is %s, which a restart may change: give --identity\n", text.Escape(identity))
+	if !stable {
+		p.warnUnstable(identity)
 	}
 	c = member.Config{
 		Root: o.root, Group: o.group, Identity: identity, Version: o.version, Address: o.address,
-		NotReady: o.ready == "explicit",
-		Waiting:  func(what string) { fmt.Fprintf(p.err, "waiting for %s\n", text.Escape(what)) },
+		NotReady: o.ready == "explicit", Waiting: p.waitingFor,
 	}
 	if o.takeover == "fail" {
 		c.Takeover = member.TakeoverFail

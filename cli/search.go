@@ -158,9 +158,7 @@ func (p *process) lookCmd(
 		}
 		return p.look(cmd.Context(), *f, firstArg(args), run)
 	}
-	f.addTo(cmd.Flags())
-	p.completeSearch(cmd, f)
-	cmd.ValidArgsFunction = complete
+	p.addSearch(cmd, f, complete)
 	return cmd
 }
 
@@ -546,15 +544,15 @@ func (p *process) operator(ctx context.Context, s *zkconn.Session, f foundQueue)
 	})
 }
 
-// waiting says for what a command waits.
+// waiting says for what a command waits, unless --quiet is given.
 func (p *process) waiting(what string) {
 	if !p.flags.quiet {
-		p.waitingForQueue(what)
+		p.waitingFor(what)
 	}
 }
 
-// waitingForQueue says for what a command about a queue waits. A queue that is not there may be a wrong name or root.
-func (p *process) waitingForQueue(what string) {
+// waitingFor says for what a process waits. A queue that is not there may be a wrong name or root.
+func (p *process) waitingFor(what string) {
 	hint := ""
 	if strings.HasPrefix(what, "the queue to be created") {
 		hint = " (muster status shows which there are)"

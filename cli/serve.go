@@ -299,11 +299,8 @@ func (l *redisLookout) Close() { l.close() }
 // Progress says how far the batches of d are.
 func (l *redisLookout) Progress(ctx context.Context, d *view.Queue) (page.Progress, error) {
 	var p page.Progress
-	known, err := l.st.ByID(ctx)
-	if err != nil {
-		return p, err
-	}
-	held, err := l.st.Full(ctx, l.maxBytes)
+	rows := batchRows(d)
+	known, err := countAll(ctx, l.st, l.maxBytes, rows)
 	if err != nil {
 		return p, err
 	}
@@ -319,16 +316,14 @@ func (l *redisLookout) Progress(ctx context.Context, d *view.Queue) (page.Progre
 		}
 	}
 	dead := make(map[string]deadOfBatch, len(l.dead))
-	for _, b := range d.Batches {
-		row := view.BatchRow{Batch: b}
-		books, there := known[b.ID]
-		count(&row, books, there, held > 0)
+	for _, row := range rows {
+		books := known[row.ID]
 		p.Batches = append(p.Batches, page.BatchProgress{BatchRow: row, Watcher: process[books.Holder]})
 		if books.Dead > 0 {
-			if dead[b.ID], err = l.readDead(ctx, books); err != nil {
+			if dead[row.ID], err = l.readDead(ctx, books); err != nil {
 				return p, err
 			}
-			p.Dead = append(p.Dead, dead[b.ID].tasks...)
+			p.Dead = append(p.Dead, dead[row.ID].tasks...)
 		}
 	}
 	l.dead = dead

@@ -60,11 +60,9 @@ configuration here does, or the one that -f names, or DIR/, or a file.`,
 				})
 		},
 	}
-	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show it again whenever it changes, until interrupted")
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
-	p.completeSearch(cmd, &o.searchFlags)
-	cmd.ValidArgsFunction = p.completeJob(&o.searchFlags)
+	p.addSearch(cmd, &o.searchFlags, p.completeJob(&o.searchFlags))
 	return cmd
 }
 

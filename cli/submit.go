@@ -60,7 +60,6 @@ Interrupted, or run again with the same --id, it waits for the same batch.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return runSubmit(cmd.Context(), p, o, args[0], args[1:])
 	}
-	o.searchFlags.addTo(cmd.Flags())
 	fs := cmd.Flags()
 	o.flags = fs
 	fs.StringVar(&o.id, "id", "", "the batch's `ID`; default one of its own, from the time")
@@ -74,14 +73,16 @@ Interrupted, or run again with the same --id, it waits for the same batch.`,
 	fs.BoolVar(&o.files, "files", false, "each FILE is one task: QUEUE FILE...")
 	fs.BoolVar(&o.wait, "wait", false, "wait until all tasks are done or dead, and print the results")
 	fs.BoolVar(&o.json, "json", false, "with --wait: print a line of JSON for each task, dead ones too")
-	p.completeSearch(cmd, &o.searchFlags)
 	completeWith(cmd, "results", "watcher", "submitter", "discard", "keep:24h")
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	queueName := p.completeQueue(&o.searchFlags)
+	p.addSearch(cmd, &o.searchFlags, func(
+		cmd *cobra.Command, args []string, typed string,
+	) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
-			return p.completeQueue(&o.searchFlags)(cmd, args, typed)
+			return queueName(cmd, args, typed)
 		}
 		return nil, cobra.ShellCompDirectiveDefault // files
-	}
+	})
 	return cmd
 }
 

@@ -39,13 +39,11 @@ over it takes the request back and names them.`,
 		Args: argCount(1, 1, "the name, address or path of one job, group or queue"),
 		RunE: func(cmd *cobra.Command, args []string) error { return runTerminate(cmd.Context(), p, o, args[0]) },
 	}
-	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().StringVar(&o.stack, "stack", "",
 		"`NAME` of the stack that owns it; default that of the configuration here")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "wait `DURATION` for all of them to leave")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	p.completeSearch(cmd, &o.searchFlags)
-	cmd.ValidArgsFunction = p.completeJob(&o.searchFlags)
+	p.addSearch(cmd, &o.searchFlags, p.completeJob(&o.searchFlags))
 	return cmd
 }
 
@@ -56,16 +54,18 @@ func runTerminate(ctx context.Context, p *process, o terminateOptions, name stri
 	if why := p.noPromptReason(); why != "" && !o.yes {
 		return usagef(o.commandLine(name)+" --yes", "%s, and --yes was not given", why)
 	}
-	scope, err := p.search(ctx, o.searchFlags)
-	if err != nil {
-		return err
-	}
-	defer scope.session.Close()
+	return p.look(ctx, o.searchFlags, name, func(ctx context.Context, scope *searchScope, name string) error {
+		return p.terminate(ctx, scope, o, name)
+	})
+}
+
+// terminate asks, and stops what name stands for.
+func (p *process) terminate(ctx context.Context, scope *searchScope, o terminateOptions, name string) error {
 	at, err := scope.find(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := p.resolveStack(&scope, &o, name); err != nil {
+	if err := p.resolveStack(scope, &o, name); err != nil {
 		return err
 	}
 	store, err := zkstate.NewStore(scope.session, p.storeConfig(scope.home, o.stack, nil))

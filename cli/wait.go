@@ -55,15 +55,13 @@ have not in time, naming who is missing.`,
 			return runWaitFor(cmd.Context(), p, o, firstArg(args))
 		},
 	}
-	o.searchFlags.addTo(cmd.Flags())
 	cmd.Flags().StringSliceVar(&o.states, "for", nil, "wait until it is in one of these states, a `LIST` with commas")
 	cmd.Flags().StringVar(&o.run, "run", "", "completed means the run of this `NAME`: what its workers gave as --run")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0,
 		"wait `DURATION`; default for ever; inside a worker's command the job's join timeout, which is the maximum there")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON what was reached, and what it is now")
-	p.completeSearch(cmd, &o.searchFlags)
 	completeList(cmd, "for", awaitable())
-	cmd.ValidArgsFunction = p.completeJob(&o.searchFlags)
+	p.addSearch(cmd, &o.searchFlags, p.completeJob(&o.searchFlags))
 	return cmd
 }
 

@@ -84,11 +84,11 @@ The last line on standard error says whose the exit code is.`,
 }
 
 func runWorker(ctx context.Context, p *process, o workerOptions) error {
-	if err := o.check("muster worker"); err != nil {
-		return err
-	}
 	if err := resource.CheckName("job", o.job); err != nil {
 		return usagef("muster worker --job NAME", "--job: %w", err)
+	}
+	if err := o.check("muster worker --job "+o.job, p.environ); err != nil {
+		return err
 	}
 	c, err := p.workerConfig(o)
 	if err != nil {
@@ -124,10 +124,7 @@ func joinedAs(m *worker.Member) string {
 // workerConfig builds the configuration of a worker from the flags, the environment and the HCL of --file: who it is,
 // which job it joins, how it connects, and what it prints.
 func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
-	root, err := p.workerRoot(o)
-	if err != nil {
-		return c, err
-	}
+	root := o.root
 	quiet := p.flags.quiet || len(o.command) == 0 // without a command, waitWithoutCommand prints it
 	declared, t := job.Default(), p.target(target{})
 	if o.declared {
@@ -149,11 +146,7 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 		ip, err := zkconn.LocalIP(ctx, t.servers)
 		return ip, wrapDialError(err)
 	}
-	c.Unstable = func(identity string) {
-		if !p.flags.quiet {
-			fmt.Fprintf(p.err, "the identity is %s, which a restart may change: give --identity\n", identity)
-		}
-	}
+	c.Unstable = p.warnUnstable
 	c.Joined = func(m *worker.Member) {
 		if !quiet {
 			fmt.Fprintln(p.err, joinedAs(m))
@@ -161,23 +154,8 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 	}
 	c.Worker, err = p.workerIdentity(o)
 	c.Worker.Root, c.Worker.Job = cmp.Or(root, resource.DefaultRoot), o.job
-	c.Worker.Waiting = func(what string) { fmt.Fprintf(p.err, "waiting for %s\n", text.Escape(what)) }
+	c.Worker.Waiting = p.waitingFor
 	return c, err
-}
-
-// workerRoot returns the root of the flag or the environment; empty if neither is set.
-func (p *process) workerRoot(o workerOptions) (string, error) {
-	root := cmp.Or(o.root, p.environ.value("MUSTER_ROOT"))
-	if root != "" {
-		if err := resource.CheckRoot(root); err != nil {
-			line := "muster worker --root " + meantRoot(root)
-			if o.job != "" {
-				line += " --job " + text.ShellWord(o.job)
-			}
-			return "", usagef(line, "root: %w", err)
-		}
-	}
-	return root, nil
 }
 
 // workerIdentity returns who joins. An empty identity becomes the address. The address is empty without --advertise.
