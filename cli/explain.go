@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mitchellh/go-wordwrap"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
@@ -19,7 +20,6 @@ import (
 	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
-	"muster/text"
 	"muster/view"
 	"muster/zkstate"
 )
@@ -175,40 +175,20 @@ func states() map[string]string {
 
 // explainExit says what an exit code means, and what to do then.
 func explainExit(code int) string {
-	row, ok := exitcode.Of(code)
-	name := row.Name
-	if n := code - exitcode.Signal; row.Codes != nil && row.Codes[0] == exitcode.Signal && n > 0 {
-		name = fmt.Sprintf("%s: %d, %s", name, n, unix.SignalName(syscall.Signal(n)))
-	}
+	row, ok := docs.ExitCodeOf(code)
 	if !ok {
 		return fmt.Sprintf("# Exit code %d\n\nIt is none of muster's: it is that of the command that a worker, a member,\n"+
 			"an executor or a watcher ran, or of a script.\n", code)
 	}
-	text := fmt.Sprintf("# Exit code %d: %s\n\n%s\n", code, name, broken(row.Meaning+"."))
+	name := exitcode.Name(code)
+	if n := code - exitcode.Signal; row.Codes[0] == exitcode.Signal && n > 0 {
+		name = fmt.Sprintf("%s: %d, %s", exitcode.Name(exitcode.Signal), n, unix.SignalName(syscall.Signal(n)))
+	}
+	page := fmt.Sprintf("# Exit code %d: %s\n\n%s\n", code, name, wordwrap.WrapString(row.Meaning+".", helpWidth))
 	if row.Remedy != "" {
-		text += "\n## What to do\n\n" + broken(row.Remedy+".") + "\n"
+		page += "\n## What to do\n\n" + wordwrap.WrapString(row.Remedy+".", helpWidth) + "\n"
 	}
-	return text + "\ndocs/exit-codes.md says which code comes first when two hold.\n"
-}
-
-// broken returns s in lines of at most 80 columns, broken at spaces.
-func broken(s string) string {
-	var b strings.Builder
-	col := 0
-	for _, word := range strings.Fields(s) {
-		switch n := text.Width(word); {
-		case col == 0:
-			col = n
-		case col+1+n > helpWidth:
-			b.WriteByte('\n')
-			col = n
-		default:
-			b.WriteByte(' ')
-			col += 1 + n
-		}
-		b.WriteString(word)
-	}
-	return b.String()
+	return page + "\ndocs/exit-codes.md says which code comes first when two hold.\n"
 }
 
 // wordsToExplain lists the states, and the exit codes of muster, for completion.
@@ -217,7 +197,7 @@ func wordsToExplain() []string {
 	for word := range states() {
 		all = append(all, word)
 	}
-	for _, row := range exitcode.Table() {
+	for _, row := range docs.ExitCodes() {
 		for _, code := range row.Codes {
 			all = append(all, strconv.Itoa(code))
 		}

@@ -3,6 +3,9 @@ package docs
 
 import (
 	"embed"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -30,4 +33,44 @@ func Codes() []Code {
 		all = append(all, Code{code, meaning})
 	}
 	return all
+}
+
+//go:embed exit-codes.md
+var exitCodes string
+
+// ExitCode is a row of the table of exit codes: codes that belong together, what they mean, and what to do then, which
+// may be empty.
+type ExitCode struct {
+	Codes           []int // of a command that a signal ended, 128 without the number of the signal
+	Meaning, Remedy string
+}
+
+// ExitCodes is the table of exit-codes.md.
+func ExitCodes() []ExitCode {
+	var all []ExitCode
+	row := regexp.MustCompile(`(?m)^\| ([0-9][0-9n+, ]*) \| ([^|]*) \| ([^|]*?) ?\|$`)
+	for _, cells := range row.FindAllStringSubmatch(exitCodes, -1) {
+		one := ExitCode{Meaning: cells[2], Remedy: cells[3]}
+		for word := range strings.SplitSeq(strings.TrimSuffix(cells[1], "+n"), ", ") {
+			code, _ := strconv.Atoi(word) // the pattern has only numbers
+			one.Codes = append(one.Codes, code)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// ExitCodeOf returns the row of a code. The codes of commands that a signal ended have the row of 128, unless they have
+// one of their own; ok is false for what is only a command's.
+func ExitCodeOf(code int) (row ExitCode, ok bool) {
+	const signal, lastSignal = 128, 128 + 64
+	of := func(code int) bool {
+		i := slices.IndexFunc(ExitCodes(), func(r ExitCode) bool { return slices.Contains(r.Codes, code) })
+		if i >= 0 {
+			row = ExitCodes()[i]
+		}
+		return i >= 0
+	}
+	ok = of(code) || code > signal && code <= lastSignal && of(signal)
+	return row, ok
 }

@@ -38,11 +38,12 @@ func floorPlan() map[string]room {
 	return map[string]room{
 		"": {ours: []string{"cli"}},
 		"cli": {ours: []string{everything}, others: []string{
-			"github.com/rogpeppe/go-internal/diff", "github.com/spf13/", "golang.org/x/term", "golang.org/x/sys", sync,
+			"github.com/mitchellh/go-wordwrap", "github.com/rogpeppe/go-internal/diff", "github.com/spf13/",
+			"golang.org/x/term", "golang.org/x/sys", sync,
 		}},
 		"docs": {}, // the pages that muster prints
 		// make release and make image. It is not linked into muster.
-		"cli/release": {ours: []string{"cli", "exitcode"}, others: []string{
+		"cli/release": {ours: []string{"cli", "docs"}, others: []string{
 			"github.com/spf13/", version, "golang.org/x/crypto/x509roots/",
 		}},
 		"resource":       {},

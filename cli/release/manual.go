@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"muster/exitcode"
+	"muster/docs"
 )
 
 // manual are the manual pages by name: one of muster and one of each command, from what --help says. cobra/doc would
@@ -176,7 +176,7 @@ func defaultValue(f *pflag.Flag) string {
 
 func (m *roff) exitCodes() {
 	m.request("SH", "EXIT STATUS")
-	for _, row := range exitcode.Table() {
+	for _, row := range docs.ExitCodes() {
 		m.request("TP")
 		var codes []string
 		for _, code := range row.Codes {
