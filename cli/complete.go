@@ -18,8 +18,6 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/queue"
-	"muster/spec"
-	"muster/zkstate"
 )
 
 // completionTimeout bounds how long a completion reads ZooKeeper: a user waits for it.
@@ -33,44 +31,42 @@ type completionCandidates struct {
 	stacks []string
 }
 
-// candidates looks where search would look. The configuration is that of --file, else that in dir; if both are empty it
-// reads none. After an error there are fewer candidates; nothing is printed.
-func (p *process) candidates(ctx context.Context, dir string, f searchFlags) completionCandidates {
-	dir = cmp.Or(f.config, dir)
+// quietly calls do for a completion: it has a second, and what is wrong is not printed.
+func (p *process) quietly(ctx context.Context, do func(context.Context) error) {
 	p.err, p.log = &stream{w: io.Discard}, slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
-	var found completionCandidates
-	var home string
-	var paths []string
-	declared := target{timeout: time.Duration(spec.DefaultSessionTimeout)}
-	if dir != "" {
-		if cfg, diags, err := p.parse(dir, f.vars, time.Time{}); err == nil && !diags.HasErrors() {
-			declared, home = p.declaredTarget(cfg, dir), cfg.Home
-			found.roots, found.stacks, paths = cfg.Searched(), []string{cfg.Stack}, wantOf(cfg).Paths()
-			found.jobs = searchScope{cfg: cfg}.names("", plan.State{})
+	_ = do(ctx) // there are fewer words then
+}
+
+// candidates looks where search does. A configuration that is broken, or a server that does not answer, offers nothing.
+func (p *process) candidates(ctx context.Context, f searchFlags) (found completionCandidates) {
+	f.named, f.whole = true, true
+	p.quietly(ctx, func(ctx context.Context) error {
+		scope, err := p.search(ctx, f)
+		found.roots, found.jobs = scope.roots, scope.names("", plan.State{})
+		if len(found.roots) == 0 {
+			found.roots = []string{resource.DefaultRoot}
 		}
-	}
-	if root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT")); resource.CheckRoot(root) == nil {
-		found.roots, paths = []string{root}, nil
-		found.jobs = slices.DeleteFunc(found.jobs, func(j namedJob) bool { return path.Dir(j.path) != root })
-	}
-	if len(found.roots) == 0 {
-		found.roots = []string{resource.DefaultRoot}
-	}
-	s, err := p.connect(ctx, p.target(declared))
-	if err != nil {
-		return found
-	}
-	defer s.Close()
-	if have, err := zkstate.NewReader(s, home, kinds()...).Read(ctx, found.roots, paths...); err == nil {
+		if root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT")); root != "" {
+			found.jobs = slices.DeleteFunc(found.jobs, func(j namedJob) bool { return path.Dir(j.path) != root })
+		}
+		if scope.cfg != nil {
+			found.stacks = []string{scope.cfg.Stack}
+		}
+		if err != nil {
+			return err
+		}
+		defer scope.session.Close()
+		have, err := scope.reader().Read(ctx, scope.roots, scope.paths...)
 		found.jobs = append(found.jobs, searchScope{}.names("", have)...)
 		for _, o := range have.Found {
 			if o.Record != nil {
 				found.stacks = append(found.stacks, o.Record.Stack)
 			}
 		}
-	}
+		return err
+	})
 	return found
 }
 
@@ -108,7 +104,7 @@ func (p *process) completeKnown(
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return words(p.candidates(cmd.Context(), ".", *f), typed), cobra.ShellCompDirectiveNoFileComp
+		return words(p.candidates(cmd.Context(), *f), typed), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -131,38 +127,27 @@ func (p *process) completeJob(f *searchFlags) cobra.CompletionFunc {
 	return p.completeKnown(f, completionCandidates.matching)
 }
 
-// lookQuietly is look for a completion: after an error there are no words, and nothing is printed.
-func (p *process) lookQuietly(
-	ctx context.Context, f searchFlags, words func(context.Context, searchScope) ([]string, error),
-) (found []string) {
-	p.err, p.log = &stream{w: io.Discard}, slog.New(slog.DiscardHandler)
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
-	defer cancel()
-	_ = p.look(ctx, f, "", func(ctx context.Context, scope *searchScope, _ string) (err error) {
-		found, err = words(ctx, *scope)
-		return err
-	})
-	return found
-}
-
 // memberCandidates lists the live members of the group in GROUP/DUTY that can do the duty.
-func (p *process) memberCandidates(ctx context.Context, f searchFlags, name string) []string {
-	return p.lookQuietly(ctx, f, func(ctx context.Context, scope searchScope) (all []string, err error) {
-		d, err := scope.findDuty(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		now, err := scope.dutyNow(ctx, d)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range now.Members {
-			if slices.Contains(m.Can, d.duty.Name) {
-				all = append(all, m.Identity)
+func (p *process) memberCandidates(ctx context.Context, f searchFlags, name string) (all []string) {
+	p.quietly(ctx, func(ctx context.Context) error {
+		return p.look(ctx, f, name, func(ctx context.Context, scope *searchScope, name string) error {
+			d, err := scope.findDuty(ctx, name)
+			if err != nil {
+				return err
 			}
-		}
-		return all, nil
+			now, err := scope.dutyNow(ctx, d)
+			if err != nil {
+				return err
+			}
+			for _, m := range now.Members {
+				if slices.Contains(m.Can, d.duty.Name) {
+					all = append(all, m.Identity)
+				}
+			}
+			return nil
+		})
 	})
+	return all
 }
 
 // safeInShell reports whether a word means nothing special to a shell or a terminal. Anybody may have made the names in
@@ -204,7 +189,7 @@ func (p *process) completeJobOrCode(f *searchFlags) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		words, directive := job(cmd, args, typed)
 		if strings.Contains(typed, "/") && len(args) == 0 {
-			words = append(words, p.candidates(cmd.Context(), ".", *f).matchingParts(typed, namesOf(group.Types())...)...)
+			words = append(words, p.candidates(cmd.Context(), *f).matchingParts(typed, namesOf(group.Types())...)...)
 		}
 		if len(args) == 0 && typed != "" {
 			words = append(words, withPrefix(typed, wordsToExplain())...)
@@ -239,11 +224,11 @@ func (p *process) addSearch(cmd *cobra.Command, f *searchFlags, argument cobra.C
 func (p *process) completeSearch(cmd *cobra.Command, f *searchFlags) {
 	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
 	completeFlag(cmd, "root", func(ctx context.Context, _ []string, typed string) []string {
-		return withPrefix(typed, p.candidates(ctx, ".", searchFlags{config: f.config, vars: f.vars}).roots)
+		return withPrefix(typed, p.candidates(ctx, searchFlags{config: f.config, vars: f.vars}).roots)
 	})
 	if cmd.Flags().Lookup("stack") != nil {
 		completeFlag(cmd, "stack", func(ctx context.Context, _ []string, typed string) []string {
-			return withPrefix(typed, p.candidates(ctx, ".", *f).stacks)
+			return withPrefix(typed, p.candidates(ctx, *f).stacks)
 		})
 	}
 }
@@ -252,15 +237,16 @@ func (p *process) completeSearch(cmd *cobra.Command, f *searchFlags) {
 func (p *process) completePlan(cmd *cobra.Command, f *planFlags) {
 	for _, flag := range []string{"only", "skip"} {
 		completeFlag(cmd, flag, func(ctx context.Context, args []string, typed string) []string {
-			return p.candidates(ctx, cmp.Or(firstArg(args), "."), searchFlags{vars: f.vars}).matching(typed)
+			return p.candidates(ctx, searchFlags{config: firstArg(args), vars: f.vars}).matching(typed)
 		})
 	}
 }
 
-// jobNames returns the names of what a configuration declares and what is there.
-func (p *process) jobNames(ctx context.Context, dir string, f searchFlags, typed string) []string {
+// jobNames returns the names of what the configuration of f, if any, declares, and of what is there.
+func (p *process) jobNames(ctx context.Context, f searchFlags, typed string) []string {
+	f.none = true
 	var names []string
-	for _, j := range p.candidates(ctx, dir, f).jobs {
+	for _, j := range p.candidates(ctx, f).jobs {
 		names = append(names, path.Base(j.path))
 	}
 	return withPrefix(typed, names)

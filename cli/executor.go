@@ -42,7 +42,7 @@ func (p *process) queueProcessCmd(
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault // the command
 		}
-		names := p.candidates(cmd.Context(), "", searchFlags{root: o.root}).matchingParts(typed, queue.KindName)
+		names := p.candidates(cmd.Context(), searchFlags{root: o.root, none: true}).matchingParts(typed, queue.KindName)
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 	o.addTo(cmd.Flags(), "queue",

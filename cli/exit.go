@@ -130,6 +130,12 @@ func outcomes() []outcome {
 	}
 }
 
+// isRanked reports whether outcomes has a row for f. A finding without one is the code of a worker, a member or a
+// command that muster ran, and nothing comes before it.
+func (f finding) isRanked() bool {
+	return slices.ContainsFunc(outcomes(), func(o outcome) bool { return slices.Contains(o.of, any(f)) })
+}
+
 // exitCode is the exit code of a command that ended with err: that of a signal, of a command that muster ran, or of the
 // first row of outcomes.
 func exitCode(ctx context.Context, err error) int {
@@ -141,7 +147,7 @@ func exitCode(ctx context.Context, err error) int {
 		return stopped.ExitCode()
 	case err == nil:
 		return exitcode.Done
-	case errors.As(err, &found) && found > foundIncomplete: // the code of a worker or a member
+	case errors.As(err, &found) && !found.isRanked():
 		return int(found)
 	}
 	for _, row := range outcomes() {

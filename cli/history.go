@@ -51,7 +51,7 @@ there is none, all stacks are shown.`,
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
 	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
 	completeFlag(cmd, "stack", func(ctx context.Context, _ []string, typed string) []string {
-		return withPrefix(typed, p.candidates(ctx, ".", o.searchFlags).stacks)
+		return withPrefix(typed, p.candidates(ctx, o.searchFlags).stacks)
 	})
 	return cmd
 }

@@ -57,7 +57,7 @@ the duty. It joins as a new member then.`,
 	o.addTo(cmd)
 	_ = cmd.MarkFlagDirname("duties")
 	completeFlag(cmd, "group", func(ctx context.Context, _ []string, typed string) []string {
-		return p.jobNames(ctx, "", searchFlags{root: o.root}, typed)
+		return p.jobNames(ctx, searchFlags{root: o.root}, typed)
 	})
 	return cmd
 }

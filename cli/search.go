@@ -37,6 +37,7 @@ type searchFlags struct {
 	root   string
 	named  bool // an argument is the path of a job
 	whole  bool // the answer needs the configuration
+	none   bool // the configuration of the current directory is not read
 }
 
 func (f *searchFlags) addTo(fs *pflag.FlagSet) {
@@ -99,7 +100,7 @@ func (p *process) search(ctx context.Context, f searchFlags) (searchScope, error
 	}
 	enough := root != "" && (len(p.flags.servers) > 0 || p.environ.value("MUSTER_SERVERS") != "")
 	declared := target{timeout: time.Duration(spec.DefaultSessionTimeout)}
-	if f.config != "" || (!enough || f.whole) && p.hasConfiguration() {
+	if f.config != "" || !f.none && (!enough || f.whole) && p.hasConfiguration() {
 		cfg, err := p.load(f.config, f.vars)
 		switch {
 		case err == nil:
@@ -569,7 +570,7 @@ func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc
 		}
 		ctx := cmd.Context()
 		var words []string
-		known := p.candidates(ctx, ".", *f)
+		known := p.candidates(ctx, *f)
 		for _, q := range known.matchingParts("", queue.KindName) {
 			if whole {
 				words = append(words, q)
@@ -594,17 +595,20 @@ func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc
 }
 
 // batchCandidates lists the unfinished batches of a queue, as QUEUE/BATCH.
-func (p *process) batchCandidates(ctx context.Context, f searchFlags, name string) []string {
-	return p.lookQuietly(ctx, f, func(ctx context.Context, scope searchScope) ([]string, error) {
-		found, err := scope.findQueue(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		id := found.queue.Record.Declaration.ID()
-		ids, _, err := scope.session.Children(ctx, znode.Batches(id.Root, found.queue.Record.Generation))
-		for i, batch := range ids {
-			ids[i] = name + "/" + batch
-		}
-		return ids, err
+func (p *process) batchCandidates(ctx context.Context, f searchFlags, name string) (all []string) {
+	p.quietly(ctx, func(ctx context.Context) error {
+		return p.look(ctx, f, name, func(ctx context.Context, scope *searchScope, name string) error {
+			found, err := scope.findQueue(ctx, name)
+			if err != nil {
+				return err
+			}
+			id := found.queue.Record.Declaration.ID()
+			ids, _, err := scope.session.Children(ctx, znode.Batches(id.Root, found.queue.Record.Generation))
+			for _, batch := range ids {
+				all = append(all, name+"/"+batch)
+			}
+			return err
+		})
 	})
+	return all
 }

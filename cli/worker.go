@@ -77,7 +77,7 @@ The last line on standard error says whose the exit code is.`,
 	fs.DurationVar(&o.grace, "grace", 30*time.Second,
 		"kill the command if it has not ended `DURATION` after it was asked to")
 	completeFlag(cmd, "job", func(ctx context.Context, _ []string, typed string) []string {
-		return p.jobNames(ctx, o.dir, searchFlags{vars: o.vars, root: o.root}, typed)
+		return p.jobNames(ctx, searchFlags{config: o.dir, vars: o.vars, root: o.root}, typed)
 	})
 	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
 	return cmd
