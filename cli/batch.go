@@ -18,7 +18,61 @@ import (
 	"muster/tasks/store"
 	"muster/text"
 	"muster/view"
+	"muster/zkstate/zkconn"
 )
+
+// batchOptions are what all commands about batches have in common.
+type batchOptions struct {
+	searchFlags
+	timeout time.Duration
+}
+
+// newBatchCmd completes a command about a queue or a batch, which find finds: do gets an operator of it.
+func (p *process) newBatchCmd(
+	cmd *cobra.Command, o *batchOptions, complete cobra.CompletionFunc,
+	find func(searchScope, context.Context, string) (foundQueue, error), check func(name string) error,
+	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
+) *cobra.Command {
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait `DURATION` for Redis")
+	return p.lookCmd(cmd, &o.searchFlags, complete, func(name string) error {
+		if o.timeout <= 0 {
+			return usagef("--timeout 30s", "--timeout %s leaves Redis no time", o.timeout)
+		}
+		return check(name)
+	}, func(ctx context.Context, scope *searchScope, name string) error {
+		f, err := find(*scope, ctx, name)
+		if err != nil {
+			return err
+		}
+		return p.operateOn(ctx, *scope, o.timeout, f, do)
+	})
+}
+
+// anything is a check that refuses nothing.
+func anything(string) error { return nil }
+
+// operateOn calls do with an operator of a queue. Its context ends with the timeout.
+func (p *process) operateOn(
+	ctx context.Context, scope searchScope, timeout time.Duration, f foundQueue,
+	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
+) error {
+	op, err := p.operator(ctx, scope.session, f)
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	limited, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("gave up after %s", timeout))
+	defer cancel()
+	return queueError(do(limited, f, op), f)
+}
+
+// operator is one of a queue that was found.
+func (p *process) operator(ctx context.Context, s *zkconn.Session, f foundQueue) (*tasks.Operator, error) {
+	id := f.queue.Record.Declaration.ID()
+	return tasks.NewOperator(ctx, s, tasks.OperatorConfig{
+		Root: id.Root, Queue: id.Name, By: p.user(), Redis: tasks.Access{Getenv: p.environ.value}, Waiting: p.waiting,
+	})
+}
 
 type batchCmdOptions struct {
 	batchOptions

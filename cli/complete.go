@@ -18,6 +18,7 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/queue"
+	"muster/zkstate/znode"
 )
 
 // completionTimeout bounds how long a completion reads ZooKeeper: a user waits for it.
@@ -145,6 +146,58 @@ func (p *process) memberCandidates(ctx context.Context, f searchFlags, name stri
 				}
 			}
 			return nil
+		})
+	})
+	return all
+}
+
+// completeBatch completes QUEUE/BATCH: first the queue, and after a slash the unfinished batches. whole: QUEUE alone
+// will do.
+func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx := cmd.Context()
+		var words []string
+		known := p.candidates(ctx, *f)
+		for _, q := range known.matchingParts("", queue.KindName) {
+			if whole {
+				words = append(words, q)
+			}
+			if strings.HasPrefix(typed, q+"/") {
+				words = append(words, p.batchCandidates(ctx, *f, q)...)
+			} else {
+				words = append(words, q+"/")
+			}
+		}
+		if i := strings.LastIndexByte(typed, '/'); strings.HasPrefix(typed, "/") && i > 0 { // a path
+			words = append(words, p.batchCandidates(ctx, *f, typed[:i])...)
+			words = append(words, known.matchingParts(typed, queue.KindName)...)
+		}
+		words = withPrefix(typed, words)
+		directive := cobra.ShellCompDirectiveNoFileComp
+		if slices.ContainsFunc(words, func(w string) bool { return strings.HasSuffix(w, "/") }) { // the batch follows
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		return words, directive
+	}
+}
+
+// batchCandidates lists the unfinished batches of a queue, as QUEUE/BATCH.
+func (p *process) batchCandidates(ctx context.Context, f searchFlags, name string) (all []string) {
+	p.quietly(ctx, func(ctx context.Context) error {
+		return p.look(ctx, f, name, func(ctx context.Context, scope *searchScope, name string) error {
+			found, err := scope.findQueue(ctx, name)
+			if err != nil {
+				return err
+			}
+			id := found.queue.Record.Declaration.ID()
+			ids, _, err := scope.session.Children(ctx, znode.Batches(id.Root, found.queue.Record.Generation))
+			for _, batch := range ids {
+				all = append(all, name+"/"+batch)
+			}
+			return err
 		})
 	})
 	return all

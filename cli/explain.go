@@ -16,6 +16,7 @@ import (
 
 	"muster/docs"
 	"muster/exitcode"
+	"muster/member"
 	"muster/plan"
 	"muster/plan/planfile"
 	"muster/report"
@@ -141,6 +142,32 @@ func (p *process) explainRow(
 		return report.ExplainJSON(p.out, row, e)
 	}
 	return report.Explain(p.out, row, stack, e, opts)
+}
+
+// explainDuty says why a member has a duty, or why nobody has.
+func (p *process) explainDuty(ctx context.Context, scope searchScope, name string, asJSON bool) error {
+	found, err := scope.findDuty(ctx, name)
+	if err != nil {
+		return err
+	}
+	now, err := scope.dutyNow(ctx, found)
+	if err != nil {
+		return err
+	}
+	var origins map[string]string
+	if scope.cfg != nil {
+		origins = scope.cfg.Origins[found.group.Record.Declaration.ID().Address]
+	}
+	duty := []view.Duty{now.duty}
+	if err := member.FillRuns(ctx, scope.session, found.group.Record, duty, found.duty.Keep); err != nil {
+		return err
+	}
+	if asJSON {
+		return report.ExplainDutyJSON(p.out, found.path, found.group, *now.Group, duty[0])
+	}
+	opts := p.layout()
+	opts.Now = time.Now()
+	return report.ExplainDuty(p.out, found.path, found.group, *now.Group, duty[0], origins, opts)
 }
 
 // explainedWord is what "explain --json" prints of a state, the code of a diagnostic, or an exit code.

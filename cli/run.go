@@ -26,6 +26,7 @@ import (
 	"golang.org/x/term"
 
 	"muster/exitcode"
+	"muster/text"
 	"muster/wrap"
 )
 
@@ -169,6 +170,22 @@ func width(s *stream) int {
 		return 0
 	}
 	return columns
+}
+
+// waiting says for what a command waits, unless --quiet is given.
+func (p *process) waiting(what string) {
+	if !p.flags.quiet {
+		p.waitingFor(what)
+	}
+}
+
+// waitingFor says for what a process waits. A queue that is not there may be a wrong name or root.
+func (p *process) waitingFor(what string) {
+	hint := ""
+	if strings.HasPrefix(what, "the queue to be created") {
+		hint = " (muster status shows which there are)"
+	}
+	fmt.Fprintf(p.err, "waiting for %s%s\n", text.Escape(what), hint)
 }
 
 // printJSON prints v with indentation and a newline at the end.

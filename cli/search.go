@@ -17,7 +17,6 @@ import (
 
 	"muster/member"
 	"muster/plan"
-	"muster/report"
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/queue"
@@ -27,7 +26,6 @@ import (
 	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
-	"muster/zkstate/znode"
 )
 
 // searchFlags are the flags of commands that look at jobs, declared or not.
@@ -413,32 +411,6 @@ func (scope searchScope) namesDuty(ctx context.Context, name string) (bool, erro
 	return err == nil && view.IsGroup(o), err
 }
 
-// explainDuty says why a member has a duty, or why nobody has.
-func (p *process) explainDuty(ctx context.Context, scope searchScope, name string, asJSON bool) error {
-	found, err := scope.findDuty(ctx, name)
-	if err != nil {
-		return err
-	}
-	now, err := scope.dutyNow(ctx, found)
-	if err != nil {
-		return err
-	}
-	var origins map[string]string
-	if scope.cfg != nil {
-		origins = scope.cfg.Origins[found.group.Record.Declaration.ID().Address]
-	}
-	duty := []view.Duty{now.duty}
-	if err := member.FillRuns(ctx, scope.session, found.group.Record, duty, found.duty.Keep); err != nil {
-		return err
-	}
-	if asJSON {
-		return report.ExplainDutyJSON(p.out, found.path, found.group, *now.Group, duty[0])
-	}
-	opts := p.layout()
-	opts.Now = time.Now()
-	return report.ExplainDuty(p.out, found.path, found.group, *now.Group, duty[0], origins, opts)
-}
-
 // foundQueue is a queue that was read, and maybe the id of a batch of it.
 type foundQueue struct {
 	path  string
@@ -490,125 +462,4 @@ func (scope searchScope) ofQueue(ctx context.Context, name string) (f foundQueue
 		return f, false, nil
 	}
 	return f, err == nil, err
-}
-
-// batchOptions are what all commands about batches have in common.
-type batchOptions struct {
-	searchFlags
-	timeout time.Duration
-}
-
-// newBatchCmd completes a command about a queue or a batch, which find finds: do gets an operator of it.
-func (p *process) newBatchCmd(
-	cmd *cobra.Command, o *batchOptions, complete cobra.CompletionFunc,
-	find func(searchScope, context.Context, string) (foundQueue, error), check func(name string) error,
-	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
-) *cobra.Command {
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait `DURATION` for Redis")
-	return p.lookCmd(cmd, &o.searchFlags, complete, func(name string) error {
-		if o.timeout <= 0 {
-			return usagef("--timeout 30s", "--timeout %s leaves Redis no time", o.timeout)
-		}
-		return check(name)
-	}, func(ctx context.Context, scope *searchScope, name string) error {
-		f, err := find(*scope, ctx, name)
-		if err != nil {
-			return err
-		}
-		return p.operateOn(ctx, *scope, o.timeout, f, do)
-	})
-}
-
-// anything is a check that refuses nothing.
-func anything(string) error { return nil }
-
-// operateOn calls do with an operator of a queue. Its context ends with the timeout.
-func (p *process) operateOn(
-	ctx context.Context, scope searchScope, timeout time.Duration, f foundQueue,
-	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
-) error {
-	op, err := p.operator(ctx, scope.session, f)
-	if err != nil {
-		return err
-	}
-	defer op.Close()
-	limited, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("gave up after %s", timeout))
-	defer cancel()
-	return queueError(do(limited, f, op), f)
-}
-
-// operator is one of a queue that was found.
-func (p *process) operator(ctx context.Context, s *zkconn.Session, f foundQueue) (*tasks.Operator, error) {
-	id := f.queue.Record.Declaration.ID()
-	return tasks.NewOperator(ctx, s, tasks.OperatorConfig{
-		Root: id.Root, Queue: id.Name, By: p.user(), Redis: tasks.Access{Getenv: p.environ.value}, Waiting: p.waiting,
-	})
-}
-
-// waiting says for what a command waits, unless --quiet is given.
-func (p *process) waiting(what string) {
-	if !p.flags.quiet {
-		p.waitingFor(what)
-	}
-}
-
-// waitingFor says for what a process waits. A queue that is not there may be a wrong name or root.
-func (p *process) waitingFor(what string) {
-	hint := ""
-	if strings.HasPrefix(what, "the queue to be created") {
-		hint = " (muster status shows which there are)"
-	}
-	fmt.Fprintf(p.err, "waiting for %s%s\n", text.Escape(what), hint)
-}
-
-// completeBatch completes QUEUE/BATCH: first the queue, and after a slash the unfinished batches. whole: QUEUE alone
-// will do.
-func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx := cmd.Context()
-		var words []string
-		known := p.candidates(ctx, *f)
-		for _, q := range known.matchingParts("", queue.KindName) {
-			if whole {
-				words = append(words, q)
-			}
-			if strings.HasPrefix(typed, q+"/") {
-				words = append(words, p.batchCandidates(ctx, *f, q)...)
-			} else {
-				words = append(words, q+"/")
-			}
-		}
-		if i := strings.LastIndexByte(typed, '/'); strings.HasPrefix(typed, "/") && i > 0 { // a path
-			words = append(words, p.batchCandidates(ctx, *f, typed[:i])...)
-			words = append(words, known.matchingParts(typed, queue.KindName)...)
-		}
-		words = withPrefix(typed, words)
-		directive := cobra.ShellCompDirectiveNoFileComp
-		if slices.ContainsFunc(words, func(w string) bool { return strings.HasSuffix(w, "/") }) { // the batch follows
-			directive |= cobra.ShellCompDirectiveNoSpace
-		}
-		return words, directive
-	}
-}
-
-// batchCandidates lists the unfinished batches of a queue, as QUEUE/BATCH.
-func (p *process) batchCandidates(ctx context.Context, f searchFlags, name string) (all []string) {
-	p.quietly(ctx, func(ctx context.Context) error {
-		return p.look(ctx, f, name, func(ctx context.Context, scope *searchScope, name string) error {
-			found, err := scope.findQueue(ctx, name)
-			if err != nil {
-				return err
-			}
-			id := found.queue.Record.Declaration.ID()
-			ids, _, err := scope.session.Children(ctx, znode.Batches(id.Root, found.queue.Record.Generation))
-			for _, batch := range ids {
-				all = append(all, name+"/"+batch)
-			}
-			return err
-		})
-	})
-	return all
 }
