@@ -128,9 +128,7 @@ func (c *checkpoints) await(moment [2]string, after int) note {
 func (c *checkpoints) halt(moment [2]string) (file string) {
 	c.t.Helper()
 	file = filepath.Join(c.temp, "halt-"+moment[0]+"-"+moment[1])
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		c.t.Fatal(err)
-	}
+	write(c.t, file, "")
 	return file
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"golang.org/x/sync/errgroup"
 
+	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -218,11 +219,7 @@ func TestExitCodes(t *testing.T) {
 		"set_-o_pipefail": "set -euo pipefail\n%s | cat\necho went on",
 		"PIPESTATUS":      "set -eu\n%s | cat\nexit \"${PIPESTATUS[0]}\"",
 	}
-	session, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 30 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { session.Close() }) // not defer: the parallel tests end later
+	session := rig.Dial(t, 30*time.Second, servers.Addrs()...)
 	for _, c := range codeCases {
 		for pipe, script := range pipes {
 			if c.beats > 0 && pipe != "set_-o_pipefail" {
@@ -518,7 +515,7 @@ func TestEveryErrorShowsItsPlaceWithoutColour(t *testing.T) {
 				t.Errorf("%d of %d diagnostics are repeated\n%s", len(all)-len(once), len(all), piped.stderr)
 			}
 			json, _ := runValidate(t, ar, nil, "--json")
-			err := schema.Validate(parseJSON(t, []byte(json.stdout)))
+			err := schema.Validate(parseJSON(t, json.stdout))
 			if err != nil || json.code != 1 || json.stderr != "" {
 				t.Errorf("code %d, %v\n%s%s", json.code, err, json.stdout, json.stderr)
 			}
@@ -536,7 +533,7 @@ func TestEveryErrorShowsItsPlaceWithoutColour(t *testing.T) {
 		})
 	}
 	got := run(t, nil, "validate", "--json", newFixture(t, 1, "").dir)
-	if got.code != 0 || schema.Validate(parseJSON(t, []byte(got.stdout))) != nil {
+	if got.code != 0 || schema.Validate(parseJSON(t, got.stdout)) != nil {
 		t.Errorf("%+v", got)
 	}
 	if shown < 200 {

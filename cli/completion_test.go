@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -83,9 +82,7 @@ func TestCompletionOfJobs(t *testing.T) {
 }
 `)
 	text := strings.Replace(read(t, filepath.Join(other.dir, "main.hcl")), `"tests"`, `"others"`, 1)
-	if err := os.WriteFile(filepath.Join(other.dir, "main.hcl"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(other.dir, "main.hcl"), text)
 	other.mustRun(t, "apply", "--yes")
 	for _, c := range []struct {
 		args []string
@@ -125,7 +122,7 @@ func TestCompletionOfJobs(t *testing.T) {
 // command line.
 func TestCompletionLeavesOutShellSyntax(t *testing.T) {
 	f := newFixture(t, 1, "")
-	f.mustRun(t, "apply", "--yes")
+	f.mustApply(t)
 	s := rig.Dial(t, 0, servers.Addrs()...)
 	for _, name := range []string{"$(reboot)", "a b", "\u202eevil", "`x`", "x;y", "plain"} {
 		path := f.root + "/" + name

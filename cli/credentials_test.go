@@ -25,9 +25,7 @@ func TestCredentialsAreNotForTheCommand(t *testing.T) {
 	for _, group := range []string{"shop", "other"} {
 		more += fmt.Sprintf("group %q {\n  root = %q\n  leader \"main\" {}\n}\n", group, f.root)
 	}
-	if err := os.WriteFile(filepath.Join(f.dir, "more.hcl"), []byte(more), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(f.dir, "more.hcl"), more)
 	f.mustApply(t)
 	f.duty("main", showsEnvironment+"\n"+obedient)
 	member := func(group, identity string, more ...string) []string {
@@ -35,7 +33,7 @@ func TestCredentialsAreNotForTheCommand(t *testing.T) {
 			"member", "--group", group, "--root", f.root, "--version", "1.0.0", "--identity", identity,
 		}, more...)
 	}
-	holder := f.command(servers.Connect(), member("shop", "holder", "--duties", "duties")...)
+	holder := f.fixture.command(servers.Connect(), member("shop", "holder", "--duties", "duties")...)
 	holder.Env = append(holder.Env, "OUT="+filepath.Join(t.TempDir(), "out"))
 	startOnScreen(t, holder).await(t, "joined")
 	show := []string{"--", "sh", "-c", showsEnvironment + "; exec sleep 1000"}
@@ -61,7 +59,7 @@ func TestCredentialsAreNotForTheCommand(t *testing.T) {
 				case "watcher":
 					f.completed(fmt.Sprint("w-", passed), []byte("task"))
 				}
-				shown := f.environmentOf(t, f.command(servers.Connect(), all...))
+				shown := f.environmentOf(t, f.fixture.command(servers.Connect(), all...))
 				for _, secret := range secretNames() {
 					if strings.Contains(shown, "\n"+secret+"=") != passed {
 						t.Errorf("%s is passed %v, want %v", secret, !passed, passed)
@@ -81,7 +79,7 @@ func secretNames() []string {
 func (f queueFixture) environmentOf(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
-	cmd.Env = append(cmd.Env, "OUT="+out, "PATH="+bin+":"+os.Getenv("PATH"), "MUSTER_ZK_AUTH=digest:ann:secret",
+	cmd.Env = append(cmd.Env, "OUT="+out, "MUSTER_ZK_AUTH=digest:ann:secret",
 		"MUSTER_TLS_KEY=", "MUSTER_SENTINEL_PASSWORD=unused")
 	cmd.Env = append(cmd.Env, redisEnviron()...)
 	startOnScreen(t, cmd)
@@ -117,11 +115,7 @@ func TestServersWithAPasswordAreNotRepeated(t *testing.T) {
 // no credentials, nothing of the environment and no path of this machine. They do hold the servers, and variables that
 // a declaration uses.
 func TestPlanFilesHoldNoSecret(t *testing.T) {
-	e, err := zkserver.Start(t.Context(), zkserver.Options{TLS: true, ClientCert: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Stop()
+	e := newEnsemble(t, zkserver.Options{TLS: true, ClientCert: true})
 	certs := e.Certs()
 	connect := e.Connect()
 	f := newFixture(t, 1, `variable "label" {
@@ -186,11 +180,7 @@ defaults {
 // TestAbsolutePathsAreRefused: a plan that would hold one is not saved.
 func TestAbsolutePathsAreRefused(t *testing.T) {
 	f := newFixture(t, 1, "zookeeper {\n  tls {\n    ca_file = \"/etc/muster/ca.pem\"\n  }\n}\n")
-	e, err := zkserver.Start(t.Context(), zkserver.Options{TLS: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Stop()
+	e := newEnsemble(t, zkserver.Options{TLS: true})
 	cmd := f.command(e.Connect(), "plan", "--out", "p.json", "--tls-ca", e.Certs().CAFile)
 	expect(t, result(cmd), 1, "/etc/muster/ca.pem is an absolute path")
 	if _, err := os.Stat(filepath.Join(f.dir, "p.json")); err == nil {

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -29,20 +28,12 @@ import (
 	"muster/resource/group"
 	"muster/resource/job"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/spec"
 	"muster/view"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
-
-func read(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
 
 // TestExitCodesAreDocumented: the table of the page is in order, has each code once, and each has a name in reports.
 func TestExitCodesAreDocumented(t *testing.T) {
@@ -268,15 +259,7 @@ func TestFirstSteps(t *testing.T) {
 // home.
 func TestHowTo(t *testing.T) {
 	t.Parallel()
-	e, err := zkserver.Start(t.Context(), zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	e := newEnsemble(t, zkserver.Options{})
 	createClassicJobs(t, e)
 	files, err := filepath.Glob("../docs/howto/*.md")
 	if err != nil || len(files) < 5 {
@@ -295,11 +278,7 @@ func TestHowTo(t *testing.T) {
 // and wordcount, whose two workers are live until the test ends.
 func createClassicJobs(t *testing.T, e *zkserver.Ensemble) {
 	t.Helper()
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: e.Addrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := rig.Dial(t, 0, e.Addrs()...)
 	create := func(path, text string, mode zkconn.Mode) {
 		_, err := s.Create(context.Background(), path, []byte(text), mode, zkconn.World(zkconn.PermAll))
 		if err != nil {
@@ -418,9 +397,7 @@ func TestIndexOfDiagnostics(t *testing.T) {
 		fmt.Fprintf(&b, "| [%s](diagnostics/%[1]s.md) | %s |\n", c.Code, c.Meaning)
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, file, b.String())
 		return
 	}
 	if d := cmp.Diff(b.String(), have); d != "" {
@@ -501,7 +478,7 @@ func schemaOf(t *testing.T, name string, strict bool) *jsonschema.Schema {
 	if got.code != 0 || got.stderr != "" {
 		t.Fatalf("schema %s: %+v", name, got)
 	}
-	doc := parseJSON(t, []byte(got.stdout))
+	doc := parseJSON(t, got.stdout)
 	if strict {
 		doc = withoutExtraKeys(doc)
 	}
@@ -535,9 +512,9 @@ func withoutExtraKeys(v any) any {
 	return v
 }
 
-func parseJSON(t *testing.T, text []byte) any {
+func parseJSON(t *testing.T, text string) any {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
 		t.Fatalf("%v in\n%.500s", err, text)
 	}
@@ -551,10 +528,7 @@ func TestGoldenReportsFitTheSchemas(t *testing.T) {
 		"../report/testdata/apply.json": "apply", "../report/testdata/nasty_apply.json": "apply",
 		"../report/testdata/drift.json": "drift",
 	} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := read(t, file)
 		if err := schemaOf(t, schema, true).Validate(parseJSON(t, text)); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
@@ -575,7 +549,7 @@ func TestGoldenReportsFitTheSchemas(t *testing.T) {
 				continue
 			}
 			plans++
-			if err := schema.Validate(parseJSON(t, section.Data)); err != nil {
+			if err := schema.Validate(parseJSON(t, string(section.Data))); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
 		}
@@ -610,20 +584,17 @@ func TestRealOutputFitsTheSchemas(t *testing.T) {
 		if got := run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, args...); got.code != c.code {
 			t.Fatalf("%v: %+v", c.args, got)
 		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := read(t, file)
 		if err := schemaOf(t, c.schema, true).Validate(parseJSON(t, text)); err != nil {
 			t.Errorf("%v: %v\n%s", c.args, err, text)
 		}
 	}
 	got := run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, "-C", f.dir, "plan", "--format", "json")
-	if err := schemaOf(t, "plan", true).Validate(parseJSON(t, []byte(got.stdout))); err != nil {
+	if err := schemaOf(t, "plan", true).Validate(parseJSON(t, got.stdout)); err != nil {
 		t.Errorf("plan --format json: %v", err)
 	}
 	got = run(t, []string{"MUSTER_SERVERS=" + servers.Connect()}, "-C", f.dir, "history", "--json")
-	if err := schemaOf(t, "history", true).Validate(parseJSON(t, []byte(got.stdout))); err != nil {
+	if err := schemaOf(t, "history", true).Validate(parseJSON(t, got.stdout)); err != nil {
 		t.Errorf("history --json: %v\n%s", err, got.stdout)
 	}
 }
@@ -631,7 +602,7 @@ func TestRealOutputFitsTheSchemas(t *testing.T) {
 // TestSchemasNameEveryWord: the enums of the schemas are exactly the words of the program.
 func TestSchemasNameEveryWord(t *testing.T) {
 	words := func(name string, at ...string) []string {
-		v := parseJSON(t, []byte(run(t, nil, "schema", name).stdout))
+		v := parseJSON(t, run(t, nil, "schema", name).stdout)
 		for _, key := range append(at, "enum") {
 			v = v.(map[string]any)[key]
 		}
@@ -669,7 +640,7 @@ func TestSchemasRefuseWhatIsNotADocument(t *testing.T) {
 			`{}`, `[]`, `{"format_version":"2.0"}`,
 			`{"format_version":"1.0","command":"` + name + `","muster_version":"","problems":[],"exit_code":"0"}`,
 		} {
-			if s.Validate(parseJSON(t, []byte(text))) == nil {
+			if s.Validate(parseJSON(t, text)) == nil {
 				t.Errorf("the schema of %s accepts %s", name, text)
 			}
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
 	"muster/zkstate"
 )
 
@@ -29,7 +28,7 @@ func TestDriftLoopBesideApplies(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	f.mustRun(t, "apply", "--yes")
+	f.mustApply(t)
 	applies := make(chan string)
 	go func() {
 		n := 0
@@ -78,18 +77,11 @@ func (f fixture) writeVariant(n int) (string, error) {
 	return dir, err
 }
 
-func (f fixture) mustRun(t *testing.T, args ...string) {
-	t.Helper()
-	if out, err := f.command(servers.Connect(), args...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, out)
-	}
-}
-
 // TestDriftWritesNothing counts the transactions of the server. A check has two: its session is opened and
 // closed.
 func TestDriftWritesNothing(t *testing.T) {
 	f := newFixture(t, 20, "")
-	f.mustRun(t, "apply", "--yes")
+	f.mustApply(t)
 	f.write(t, 10, "") // ten orphans
 	report := filepath.Join(t.TempDir(), "drift.json")
 	const checks = 5
@@ -123,36 +115,6 @@ func transactions(t *testing.T) int64 {
 	}
 	t.Fatalf("no zxid in %v", stat)
 	return 0
-}
-
-// TestServersLostDuringDrift: the server is lost while drift reads. The exit code and the reports say so.
-func TestServersLostDuringDrift(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, 20, `zookeeper {
-  session_timeout = "3s"
-}
-`)
-	f.mustRun(t, "apply", "--yes")
-	proxy := newProxy(t, 0)
-	gone := proxy.AfterReply(func(op int32, _ []byte) bool {
-		if op == zkserver.OpGetData {
-			proxy.Refuse(true)
-			return true
-		}
-		return false
-	})
-	report := filepath.Join(f.dir, "drift")
-	got := result(f.command(proxy.Addr(), "drift", "-q",
-		"--report", "json="+report+".json", "--report", "prometheus="+report+".prom"))
-	<-gone
-	expect(t, got, 8, "zookeeper session lost")
-	for file, text := range map[string]string{
-		report + ".json": `"exit_code": 8`, report + ".prom": "muster_last_check_success{",
-	} {
-		if body := read(t, file); !strings.Contains(body, text) {
-			t.Errorf("no %s in\n%s", text, body)
-		}
-	}
 }
 
 // TestDriftsReaderHasNoMethodThatWrites: after it has connected, drift has only a Reader. Show that a new method

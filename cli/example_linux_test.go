@@ -144,9 +144,7 @@ func TestCronExample(t *testing.T) {
 	newer, _ := e.member(t, "reports", "new", "2.0.0", "--duties", "duties-2.0")
 	rig.Await(t, "reports by 2.0", func() bool { return count("report", "2.0.0") > 2 })
 	rig.Await(t, "cleanups by 2.0", func() bool { return count("cleanup", "2.0.0") > 1 })
-	if err := newer.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, newer, syscall.SIGTERM)
 	before := count("report", "1.9.0")
 	rig.Await(t, "a report by 1.9 after 2.0 has left", func() bool { return count("report", "1.9.0") > before+1 })
 	checkTicks(t, lines(out), "report", true, "1.9.0", "2.0.0", "1.9.0")
@@ -244,15 +242,7 @@ type hello struct {
 // the Dockerfile builds.
 func TestExamplesOfWorkersRun(t *testing.T) {
 	t.Parallel()
-	e, err := zkserver.Start(t.Context(), zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	e := newEnsemble(t, zkserver.Options{})
 	h := &hello{t: t, servers: e.Connect(), image: buildImage(t)}
 	h.provideNull()
 	h.composeRuns()
@@ -541,9 +531,7 @@ func TestDemo(t *testing.T) {
 	}
 	const file = "../docs/demo.txt"
 	if *update {
-		if err := os.WriteFile(file, []byte(strings.TrimLeft(out, "\n")), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, file, strings.TrimLeft(out, "\n"))
 	}
 	want, got := demoSteps(read(t, file)), demoSteps(out)
 	if err != nil { // the rest is about a queue, and about deleting it

@@ -2,12 +2,10 @@ package cli_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -23,7 +21,6 @@ import (
 	"muster/dev/zkserver"
 	"muster/sim/rig"
 	"muster/tasks"
-	"muster/tasks/store"
 )
 
 // executor is a running executor with a command of f.duty.
@@ -42,34 +39,20 @@ func (f queueFixture) script(name string) string { return filepath.Join(f.dir, "
 func (f queueFixture) outcomes(id string) map[int64]string {
 	f.t.Helper()
 	all := map[int64]string{}
-	f.inStore(func(st *store.Queue) {
-		for r, err := range tasks.Records(f.t.Context(), st, id, nil) {
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			if _, twice := all[r.Index]; twice {
-				f.t.Errorf("task %d has two results", r.Index)
-			}
-			if all[r.Index] = string(r.Result); r.Dead {
-				all[r.Index] = "dead: " + r.Error
-			}
-		}
-	})
-	return all
-}
-
-func (f queueFixture) inStore(look func(st *store.Queue)) {
-	f.t.Helper()
-	c, err := store.FromEnvironment("redis://"+sharedRedis(f.t).Addr()+"/0", credentials)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	client, err := store.Connect(f.t.Context(), c)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	client, st := f.redis()
 	defer client.Close()
-	look(store.New(client, f.generation(), f.root+"/primes"))
+	for r, err := range tasks.Records(f.t.Context(), st, id, nil) {
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if _, twice := all[r.Index]; twice {
+			f.t.Errorf("task %d has two results", r.Index)
+		}
+		if all[r.Index] = string(r.Result); r.Dead {
+			all[r.Index] = "dead: " + r.Error
+		}
+	}
+	return all
 }
 
 // numbered is the payloads 0, 1, …, and the same as outcomes.
@@ -79,13 +62,6 @@ func numbered(n int) (payloads [][]byte, want map[int64]string) {
 		payloads, want[int64(i)] = append(payloads, fmt.Append(nil, i)), fmt.Sprint(i)
 	}
 	return payloads, want
-}
-
-func sendSignal(t *testing.T, cmd *exec.Cmd, sig syscall.Signal) {
-	t.Helper()
-	if err := cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestExecutor: a process a task, with the environment that the documentation lists, and without what is secret.
@@ -233,9 +209,7 @@ func TestExecutorPauses(t *testing.T) {
 	sendSignal(t, cmd, syscall.SIGTSTP)
 	seen.await(t, "takes no more tasks")
 	f.submit("b2", []byte("1"))
-	if err := os.WriteFile(filepath.Join(f.dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(f.dir, "go"), "")
 	rig.Await(t, "the first result", func() bool { return f.outcomes("b")[0] == "0" })
 	if b := f.inRedis("b2"); b.Done > 0 || strings.Count(f.logged(), "begins") != 1 {
 		t.Errorf("%+v; log %s", b, f.logged())
@@ -330,40 +304,11 @@ func TestExecutorOfABrokenCommand(t *testing.T) {
 	}
 }
 
-// TestExecutorUsage: what is wrong is said with what to do, and nothing is started.
-func TestExecutorUsage(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, 0, "")
-	for args, c := range map[string]struct {
-		code int
-		text string
-	}{
-		"":                             {64, "executor needs the name of a queue"},
-		"primes":                       {64, "needs a command after --"},
-		"primes --parallel 0 -- cat":   {64, "--parallel 0 is not between 1 and 1000"},
-		"primes --max-tasks -1 -- cat": {64, "--max-tasks -1 is negative"},
-		"primes --lines=xml -- cat":    {64, `--lines "xml" is none of`},
-		"primes -- there-is-no-such-":  {127, "there-is-no-such-"},
-		"primes --join-timeout 4s --root /none -- cat": {74, "no such queue"},
-	} {
-		cmd := f.command(servers.Connect(), append([]string{"executor"}, strings.Fields(args)...)...)
-		cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"))
-		out, _ := cmd.CombinedOutput() // the code says it
-		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.text) {
-			t.Errorf("executor %s: exit %d, want %d and %q:\n%s", args, code, c.code, c.text, out)
-		}
-	}
-}
-
 // TestDeadServer kills or pauses a real server in the middle of each command. The code is 8, every report says why, and
 // when the server is back the next apply does the rest.
 func TestDeadServer(t *testing.T) {
 	t.Parallel()
-	e, err := zkserver.Start(context.Background(), zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Stop()
+	e := newEnsemble(t, zkserver.Options{})
 	s := e.Server(0)
 	const short = `zookeeper {
   session_timeout = "3s"
@@ -477,14 +422,8 @@ func TestAHostileRedisHarmsOnlyItsQueue(t *testing.T) {
 	if _, err := tasks.Submit(t.Context(), f.s, config, tasks.Payloads([]byte("a"))); err != nil {
 		t.Fatal(err)
 	}
-	with := func(args ...string) outcome {
-		cmd := f.command(servers.Connect(), args...)
-		cmd.Env = append(cmd.Env, redisEnviron()...)
-		return result(cmd)
-	}
-	serve := f.command(servers.Connect(), "serve", "--listen", "127.0.0.1:0")
-	serve.Env = append(serve.Env, redisEnviron()...)
-	s := startServe(t, serve)
+	with := func(args ...string) outcome { return result(f.command(servers.Connect(), args...)) }
+	s := startServe(t, f.command(servers.Connect(), "serve", "--listen", "127.0.0.1:0"))
 	path := root + "/hostile"
 	for _, lie := range []string{
 		"*2000000000\r\n", strings.Repeat("*1\r\n", 3_000_000), "$2000000000\r\nx", "%2000000000\r\n", "*1\r\n*0\r\n",
@@ -516,7 +455,6 @@ func TestAHostileRedisHarmsOnlyItsQueue(t *testing.T) {
 	}
 	start := func(args ...string) *screen {
 		cmd := f.command(servers.Connect(), append([]string{args[0], "--root", root}, args[1:]...)...)
-		cmd.Env = append(cmd.Env, redisEnviron()...)
 		cmd.Stdin = strings.NewReader("two\n")
 		seen := startOnScreen(t, cmd)
 		seen.await(t, says)

@@ -25,6 +25,8 @@ import (
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // fixture is a directory with a configuration, and a root for its jobs that no other test uses.
@@ -54,17 +56,64 @@ job "j" {
   workers  = 2
 }
 %[3]s`, f.root, n, more)
-	if err := os.WriteFile(filepath.Join(f.dir, "main.hcl"), []byte(hcl), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(f.dir, "main.hcl"), hcl)
 }
 
 // command runs the real binary in the directory of the fixture.
 func (f fixture) command(servers string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(bin, "muster"), args...)
 	cmd.Dir = f.dir
-	cmd.Env = []string{"MUSTER_SERVERS=" + servers, "USER=tester", "TERM=xterm"}
+	cmd.Env = []string{
+		"MUSTER_SERVERS=" + servers, "USER=tester", "TERM=xterm", "PATH=" + bin + ":" + os.Getenv("PATH"),
+	}
 	return cmd
+}
+
+// mustRun runs a command that has to succeed.
+func (f fixture) mustRun(t testing.TB, args ...string) {
+	t.Helper()
+	if out, err := f.command(servers.Connect(), args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+}
+
+// mustApply applies the configuration of the fixture.
+func (f fixture) mustApply(t *testing.T) {
+	t.Helper()
+	f.mustRun(t, "apply", "--yes")
+}
+
+// read is the text of a file.
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// write writes a file.
+func write(t testing.TB, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newEnsemble starts servers that only this test uses.
+func newEnsemble(t *testing.T, o zkserver.Options) *zkserver.Ensemble {
+	t.Helper()
+	e, err := zkserver.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
 }
 
 // newProxy starts a proxy to the server that delays every reply.
@@ -129,9 +178,6 @@ type groupFixture struct {
 func newGroupFixture(t *testing.T, blocks string) groupFixture {
 	t.Helper()
 	f := groupFixture{newFixture(t, 0, ""), t}
-	if err := os.Mkdir(filepath.Join(f.dir, "duties"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	f.declare(blocks)
 	return f
 }
@@ -161,8 +207,10 @@ func (f groupFixture) declareWith(session, blocks string) {
 // duty writes the command of a duty, a shell script. It appends to the log what it says.
 func (f groupFixture) duty(name, script string) {
 	f.t.Helper()
-	text := fmt.Sprintf("#!/bin/sh\nsay() { echo \"$*\" >> %s; }\n%s\n", f.log(), script)
-	if err := os.WriteFile(filepath.Join(f.dir, "duties", name), []byte(text), 0o755); err != nil {
+	text := "#!/bin/sh\n" + f.sayToo(script) + "\n"
+	dir := filepath.Join(f.dir, "duties")
+	err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
+	if err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -191,7 +239,7 @@ func (f groupFixture) member(servers, identity, version string, more ...string) 
 	cmd := f.command(servers, append([]string{
 		"member", "--group", "shop", "--root", f.root, "--identity", identity, "--version", version,
 	}, more...)...)
-	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"), "MUSTER_LOG=warn")
+	cmd.Env = append(cmd.Env, "MUSTER_LOG=warn")
 	return cmd
 }
 
@@ -202,6 +250,14 @@ func (f groupFixture) memberWithDuties(servers, identity, version string) (*exec
 	seen := startOnScreen(f.t, cmd)
 	seen.await(f.t, "joined "+f.root+"/shop as "+identity)
 	return cmd, seen
+}
+
+// sendSignal sends a signal to a command.
+func sendSignal(t *testing.T, cmd *exec.Cmd, sig os.Signal) {
+	t.Helper()
+	if err := cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // endsWith waits for the end of a command and checks its code.
@@ -319,9 +375,6 @@ type queueFixture struct {
 func newQueueFixture(t *testing.T, arguments string) queueFixture {
 	t.Helper()
 	f := queueFixture{groupFixture: groupFixture{newFixture(t, 0, ""), t}}
-	if err := os.Mkdir(filepath.Join(f.dir, "duties"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	f.write(t, 0, fmt.Sprintf(`queue "primes" {
   root    = %q
   redis   = "redis://%s/0"
@@ -352,11 +405,17 @@ func redisEnviron() (all []string) {
 	return all
 }
 
+// command is that of the fixture, which may use Redis.
+func (f queueFixture) command(servers string, args ...string) *exec.Cmd {
+	cmd := f.fixture.command(servers, args...)
+	cmd.Env = append(cmd.Env, redisEnviron()...)
+	return cmd
+}
+
 // process is a command that joins the queue: an executor or a watcher, which runs a file of the directory.
 func (f queueFixture) process(servers, role, identity string, more ...string) *exec.Cmd {
 	cmd := f.command(servers, append([]string{role, "primes", "--root", f.root, "--identity", identity}, more...)...)
-	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"), "MUSTER_LOG=warn")
-	cmd.Env = append(cmd.Env, redisEnviron()...)
+	cmd.Env = append(cmd.Env, "MUSTER_LOG=warn")
 	return cmd
 }
 
@@ -441,22 +500,28 @@ func (f queueFixture) ended(id string) {
 	})
 }
 
-// generation is that of the queue.
-func (f queueFixture) generation() string {
-	f.t.Helper()
-	body, _, err := f.s.Get(f.t.Context(), znode.Record(queue.KindName, f.root, "primes"))
+// generationOf is that of a group or a queue below the root.
+func (f fixture) generationOf(t *testing.T, s *zkconn.Session, kind resource.Kind, name string) string {
+	t.Helper()
+	body, _, err := s.Get(t.Context(), znode.Record(kind.Name, f.root, name))
 	if err != nil {
-		f.t.Fatal(err)
+		t.Fatal(err)
 	}
-	rec, err := znode.DecodeRecordAt(queue.Kind(), resource.Join(f.root, "primes"), body)
+	rec, err := znode.DecodeRecordAt(kind, resource.Join(f.root, name), body)
 	if err != nil {
-		f.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return rec.Generation
 }
 
-// inRedis is a batch as Redis has it.
-func (f queueFixture) inRedis(id string) store.Batch {
+// generation is that of the queue.
+func (f queueFixture) generation() string {
+	f.t.Helper()
+	return f.generationOf(f.t, f.s, queue.Kind(), "primes")
+}
+
+// redis is a connection, and the queue as Redis has it.
+func (f queueFixture) redis() (*redis.Client, *store.Queue) {
 	f.t.Helper()
 	c, err := store.FromEnvironment("redis://"+sharedRedis(f.t).Addr()+"/0", credentials)
 	if err != nil {
@@ -466,8 +531,16 @@ func (f queueFixture) inRedis(id string) store.Batch {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	f.t.Cleanup(func() { client.Close() })
+	return client, store.New(client, f.generation(), f.root+"/primes")
+}
+
+// inRedis is a batch as Redis has it.
+func (f queueFixture) inRedis(id string) store.Batch {
+	f.t.Helper()
+	client, st := f.redis()
 	defer client.Close()
-	b, err := store.New(client, f.generation(), f.root+"/primes").Batch(f.t.Context(), id)
+	b, err := st.Batch(f.t.Context(), id)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -95,7 +94,6 @@ ls -A disk > after
 cat disk/p.json disk/r.* >> after
 exit $code`
 	cmd := f.command(servers.Connect())
-	cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"))
 	program := cmd.Path
 	cmd.Path, cmd.Args = unshare[0], append(append(unshare, "sh", "-c", script, "sh", program), args...)
 	got := result(cmd)

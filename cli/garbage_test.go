@@ -92,7 +92,7 @@ func TestAZnodeInTheWayIsNotWaitedFor(t *testing.T) {
 func TestWhatMayNotBeReadHidesNothingElse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2, "")
-	expect(t, result(f.command(servers.Connect(), "apply", "--yes")), 0)
+	f.mustApply(t)
 	mallory := zkconn.Auth{Scheme: "digest", Data: []byte("mallory:secret")}
 	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Auth: []zkconn.Auth{mallory}})
 	if err != nil {
@@ -141,14 +141,14 @@ func TestApplyOfAnEndlessRedis(t *testing.T) {
 		f.write(t, 0, blocks.String())
 	}
 	declare("gone", "stays")
-	expect(t, result(f.command(servers.Connect(), "apply", "--yes")), 0)
+	f.mustApply(t)
 	f.occupyQueue(t, "gone")
 	declare("stays")
 	apply := f.command(servers.Connect(), "apply", "--yes")
 	apply.Env = append(apply.Env, redisEnviron()...)
 	r := startCommand(t, apply)
 	r.waitFor(t, begun)
-	r.signal(t, syscall.SIGTERM)
+	sendSignal(t, r.cmd, syscall.SIGTERM)
 	expect(t, r.wait(t), 143, "1 deleted", "some garbage is left for the next apply: ", "stopped by a signal")
 
 	f.occupyQueue(t, "stays")

@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -27,15 +26,7 @@ type guarded struct {
 
 func newGuarded(t *testing.T) *guarded {
 	t.Helper()
-	e, err := zkserver.Start(t.Context(), zkserver.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	e := newEnsemble(t, zkserver.Options{})
 	g := &guarded{t, fixture{dir: t.TempDir()}, e}
 	hcl := read(t, "../examples/guarded/jobs.hcl")
 	commented := regexp.MustCompile(`(?m)^  # (acl = \[|  ".*|\])`)
@@ -49,9 +40,7 @@ func newGuarded(t *testing.T) *guarded {
 
 func (g *guarded) write(name, text string) {
 	g.t.Helper()
-	if err := os.WriteFile(filepath.Join(g.files.dir, name), []byte(text), 0o600); err != nil {
-		g.t.Fatal(err)
-	}
+	write(g.t, filepath.Join(g.files.dir, name), text)
 }
 
 // edit replaces text in the configuration.

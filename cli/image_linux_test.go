@@ -4,7 +4,6 @@ import (
 	"debug/elf"
 	"encoding/json"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 
 	"muster/exitcode"
 	"muster/sim/needs"
-	"muster/sim/rig"
 )
 
 // image is what make image builds, without Docker: the files in a folder, in which commands run as process 1 of a
@@ -195,17 +193,9 @@ func shellWords(t *testing.T, line string) []string {
 // serves: the page answers from inside of the image.
 func (h *hello) serves(cmd *exec.Cmd) {
 	h.t.Helper()
-	seen := startOnScreen(h.t, cmd)
-	address := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`)
-	rig.Await(h.t, "the address of the page", func() bool { return address.MatchString(seen.String()) })
-	rig.Await(h.t, "the health of the page", func() bool {
-		answer, err := http.Get(address.FindString(seen.String()) + "/healthz")
-		if err != nil {
-			return false
-		}
-		return answer.StatusCode == http.StatusOK && answer.Body.Close() == nil
-	})
-	stopAndExpect(h.t, cmd, seen)
+	s := startServe(h.t, cmd)
+	s.says("/healthz", "ok")
+	stopAndExpect(h.t, cmd, s.seen)
 }
 
 // runsUntilStopped waits until a command has printed a text, and stops it.
@@ -219,8 +209,6 @@ func (h *hello) runsUntilStopped(cmd *exec.Cmd, text string) {
 // stopAndExpect asks a command to stop, which it does with the code of the signal.
 func stopAndExpect(t *testing.T, cmd *exec.Cmd, seen *screen) {
 	t.Helper()
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, cmd, syscall.SIGTERM)
 	endsWith(t, cmd, seen, exitcode.Terminate)
 }

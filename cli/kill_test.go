@@ -27,7 +27,6 @@ import (
 	"muster/resource/job"
 	"muster/sim/rig"
 	"muster/zkstate"
-	"muster/zkstate/zkconn"
 )
 
 // TestKillApply kills apply with SIGKILL at random moments of a large change (creates, updates, replaces,
@@ -76,11 +75,7 @@ type killLoop struct {
 }
 
 func newKillLoop(t *testing.T, jobs int) *killLoop {
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 30 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := rig.Dial(t, 30*time.Second, servers.Addrs()...)
 	l := &killLoop{dir: t.TempDir(), root: "/kill-" + zkstate.NewID()[:12], jobs: jobs}
 	l.reader = zkstate.NewReader(s, l.root+"/home", zkstate.Job())
 	return l
@@ -277,24 +272,25 @@ func (l *killLoop) planned(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
+// startSlowApply starts an apply of 100 jobs, one after the other, and returns when some of them are there.
+func startSlowApply(t *testing.T, more string) (fixture, *exec.Cmd, *screen) {
+	t.Helper()
+	f := newFixture(t, 100, more)
+	cmd := f.command(newProxy(t, 20*time.Millisecond).Addr(), "apply", "--yes", "--parallel", "1")
+	seen := startOnScreen(t, cmd)
+	seen.await(t, "[  3/100] ")
+	return f, cmd, seen
+}
+
 // TestLockGoesWithAKilledApply: the lock of a killed apply is gone after its session timeout and a tick of the
 // server. TestKillApply checks that the next plan has what is left.
 func TestLockGoesWithAKilledApply(t *testing.T) {
 	t.Parallel()
 	const timeout, tick, slack = 2 * time.Second, 2 * time.Second, 30 * time.Second // slack for a busy machine
-	f := newFixture(t, 100, "zookeeper {\n  session_timeout = \"2s\"\n}\n")
-	proxy := newProxy(t, 20*time.Millisecond)
-	s := rig.Dial(t, 0, servers.Addrs()...)
-	seen := newScreen()
-	cmd := f.command(proxy.Addr(), "apply", "--yes", "--parallel", "1")
-	cmd.Stdout, cmd.Stderr = seen, seen
-	if err := cmd.Start(); err != nil {
+	f, cmd, _ := startSlowApply(t, "zookeeper {\n  session_timeout = \"2s\"\n}\n")
+	_, _, gone, err := rig.Dial(t, 0, servers.Addrs()...).ChildrenW(t.Context(), f.root+"-home/lock/tests")
+	if err != nil {
 		t.Fatal(err)
-	}
-	seen.await(t, "[  3/100] ")
-	places, _, gone, err := s.ChildrenW(t.Context(), f.root+"-home/lock/tests")
-	if err != nil || len(places) != 1 {
-		t.Fatalf("%v %v", places, err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -336,31 +332,10 @@ func expect(t *testing.T, got outcome, code int, texts ...string) {
 	}
 }
 
-func TestLostReplyOfACommitIsNoError(t *testing.T) {
-	f := newFixture(t, 5, "")
-	proxy := newProxy(t, 0)
-	dropped := proxy.DropReply(func(op int32, _ []byte) bool { return op == zkserver.OpMulti })
-	expect(t, result(f.command(proxy.Addr(), "apply", "--yes")), 0, "Applied 5 of 5: 5 created")
-	select {
-	case <-dropped:
-	default:
-		t.Error("no reply was dropped")
-	}
-	expect(t, result(f.command(proxy.Addr(), "plan", "--detailed-exitcode")), 0, "5 jobs match")
-}
-
 func TestLostLockStopsTheApply(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, 100, "")
-	proxy := newProxy(t, 20*time.Millisecond)
+	f, cmd, seen := startSlowApply(t, "")
 	s := rig.Dial(t, 0, servers.Addrs()...)
-	seen := newScreen()
-	cmd := f.command(proxy.Addr(), "apply", "--yes", "--parallel", "1")
-	cmd.Stdout, cmd.Stderr = seen, seen
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	seen.await(t, "[  3/100] ")
 	places, _, err := s.Children(t.Context(), f.root+"-home/lock/tests")
 	if err != nil || len(places) != 1 {
 		t.Fatalf("%v %v", places, err)
@@ -378,19 +353,13 @@ func copyCerts(t *testing.T, certs zkserver.Certs, dir string) {
 	t.Helper()
 	files := map[string]string{"ca.pem": certs.CAFile, "me.pem": certs.CertFile, "me.key": certs.KeyFile}
 	for name, from := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(read(t, from)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(dir, name), read(t, from))
 	}
 }
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	e, err := zkserver.Start(context.Background(), zkserver.Options{TLS: true, ClientCert: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Stop()
+	e := newEnsemble(t, zkserver.Options{TLS: true, ClientCert: true})
 	certs := e.Certs()
 	server := e.Connect() // the address is in the certificate
 	f := newFixture(t, 1, "")

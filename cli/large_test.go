@@ -149,10 +149,7 @@ func TestWhatNeedsNoServerMakesNoConnection(t *testing.T) {
 	}()
 	addr := l.Addr().String()
 	f.write(t, 3, fmt.Sprintf("zookeeper {\n  servers = [%q]\n}\n", addr))
-	saved, err := os.ReadFile(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	saved := read(t, plan)
 	for _, args := range [][]string{
 		{"validate"}, {"validate", "--json"}, {"fmt"}, {"fmt", "--check"}, {"show", plan}, {"show", "--json", plan},
 		{"schema", "plan"}, {"version"}, {"help", "apply"}, {"completion", "bash"},
@@ -188,21 +185,18 @@ func TestMarkdownOfFiveThousandJobs(t *testing.T) {
 `, prefix, n, prefix, f.root)
 	}
 	f.write(t, 0, jobs(deletes, "gone"))
-	f.mustRun(t, "apply", "--yes")
+	f.mustApply(t)
 	f.write(t, 0, jobs(all-deletes, "new"))
 	report := filepath.Join(t.TempDir(), "plan.md")
 	want := fmt.Sprintf("Plan: %d to create, 0 to replace, %d to delete", all-deletes, deletes)
 	expect(t, result(f.command(servers.Connect(), "plan", "--report", "markdown="+report)), 0, want)
-	text, err := os.ReadFile(report)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, report)
 	if len(text) > most || len(text) < most/2 {
 		t.Errorf("%d bytes, want up to %d", len(text), most)
 	}
 	for i := range deletes {
 		name := regexp.MustCompile(fmt.Sprintf(`%s/gone-%d\D`, regexp.QuoteMeta(f.root), i))
-		if !name.Match(text) {
+		if !name.MatchString(text) {
 			t.Errorf("%s is not named", name)
 		}
 	}

@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"muster/dev/redisserver"
 )
@@ -65,27 +63,11 @@ func (f logFixture) kinds() map[string][]string {
 	}
 }
 
-// command is that of the fixture, which finds programs.
-func (f logFixture) command(servers string, args ...string) *exec.Cmd {
-	cmd := f.fixture.command(servers, args...)
-	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
-	return cmd
-}
-
-// startLogging starts a process, whose standard error is on the screen.
+// startLogging starts a process, of which only standard error is on the screen.
 func startLogging(t *testing.T, cmd *exec.Cmd) *screen {
 	t.Helper()
-	seen := newScreen()
-	cmd.Stdout, cmd.Stderr = io.Discard, seen
-	cmd.WaitDelay = time.Minute // as in startOnScreen
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // the kill is why
-	})
-	return seen
+	cmd.Stdout = io.Discard
+	return startOnScreen(t, cmd)
 }
 
 // TestOutagesAreTold at the default level, by all processes that stay: a connection that is lost and back, and a
@@ -219,9 +201,7 @@ func TestNoWarningAtANormalEnd(t *testing.T) {
 func TestErrorsAreRecordsToo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "main.hcl"), []byte("job \"a\" {\n  workers = 0\n}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(dir, "main.hcl"), "job \"a\" {\n  workers = 0\n}\n")
 	for name, args := range map[string][]string{
 		"configuration": {"plan", "-C", dir}, "argument": {"plan", "--nonsense"}, "command": {"nonsense"},
 		"nothing": {}, "worker": {"worker", "--job", "a/b"}, "outside": {"barrier", "x"},

@@ -2,8 +2,6 @@ package cli_test
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +14,6 @@ import (
 
 	"muster/dev/zkserver"
 	"muster/member"
-	"muster/resource"
 	"muster/resource/group"
 	"muster/sim/rig"
 	"muster/wrap"
@@ -51,9 +48,7 @@ func TestMemberRunsTheCommandOfALeader(t *testing.T) {
 	if d := cmp.Diff(want, names); d != "" {
 		t.Errorf("environment (-want +got):\n%s", d)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, cmd, syscall.SIGTERM)
 	endsWith(t, cmd, seen, 143)
 	if log := f.logged(); !strings.Contains(log, "asked a\nends a\n") {
 		t.Errorf("the command was not ended in order:\n%s", log)
@@ -62,17 +57,28 @@ func TestMemberRunsTheCommandOfALeader(t *testing.T) {
 		f.root+"/shop has left")
 }
 
-// TestDutyIsHandedOver to a newer version: the old command has ended before the new one begins.
+// TestDutyIsHandedOver to a newer version: the old command, of the duty or of "muster duty", has ended before the new
+// one begins.
 func TestDutyIsHandedOver(t *testing.T) {
 	t.Parallel()
-	f := newGroupFixture(t, "leader \"main\" {\n  prefer = \"newest\"\n}")
-	f.duty("main", obedient)
-	f.memberWithDuties(servers.Connect(), "old", "1.0.0")
-	f.awaitLog("begins old", 1)
-	f.memberWithDuties(servers.Connect(), "new", "2.0.0")
-	f.awaitLog("begins new", 1)
-	if want := "begins old\nasked old\nends old\nbegins new\n"; f.logged() != want {
-		t.Errorf("got %q, want %q", f.logged(), want)
+	for name, start := range map[string]func(f groupFixture){
+		"command_of_the_duty": func(f groupFixture) { f.memberWithDuties(servers.Connect(), "old", "1.0.0") },
+		"muster_duty": func(f groupFixture) {
+			f.withCommand(servers.Connect(), "old", whileHeld(f.sayToo(obedient)), "--can", "main")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newGroupFixture(t, "leader \"main\" {\n  prefer = \"newest\"\n}")
+			f.duty("main", obedient)
+			start(f)
+			f.awaitLog("begins old", 1)
+			f.memberWithDuties(servers.Connect(), "new", "2.0.0")
+			f.awaitLog("begins new", 1)
+			if want := "begins old\nasked old\nends old\nbegins new\n"; f.logged() != want {
+				t.Errorf("got %q, want %q", f.logged(), want)
+			}
+		})
 	}
 }
 
@@ -98,9 +104,7 @@ func TestMemberRunsTicks(t *testing.T) {
 	cmd, seen := f.memberWithDuties(servers.Connect(), "a", "1.0.0")
 	f.awaitLog("Z\n", 4)
 	seen.await(t, "out 2")
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, cmd, syscall.SIGTERM)
 	endsWith(t, cmd, seen, 143)
 	s := rig.Dial(t, 0, servers.Addrs()...)
 	runs := f.runs(s, "tidy")
@@ -215,9 +219,7 @@ func TestFrozenGuardOfAMemberThatLeaves(t *testing.T) {
 	f.awaitLog("begins a", 1)
 	pids := f.pids()
 	stopGuard(t, f)
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, cmd, syscall.SIGTERM)
 	if took := gone(t, pids); took > 40*time.Second {
 		t.Errorf("the commands went on for %s, with a drain of 20 s", took)
 	}
@@ -235,15 +237,7 @@ func stopGuard(t *testing.T, f groupFixture) {
 // generation is that of the group.
 func (f groupFixture) generation(s *zkconn.Session) string {
 	f.t.Helper()
-	body, _, err := s.Get(f.t.Context(), znode.Record(group.KindName, f.root, "shop"))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	rec, err := znode.DecodeRecordAt(group.Kind(), resource.Join(f.root, "shop"), body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return rec.Generation
+	return f.generationOf(f.t, s, group.Kind(), "shop")
 }
 
 // holder is who holds a duty; empty: nobody.
@@ -302,9 +296,7 @@ func TestMemberThatIsCutOff(t *testing.T) {
 	f.awaitLog("begins b", 1)
 	proxy.Hang(false)
 	seen.awaitTimes(t, "joined "+f.root+"/shop as a", 2)
-	if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, cmd, syscall.SIGUSR1)
 	endsWith(t, cmd, seen, 5)
 }
 
@@ -319,23 +311,6 @@ func TestReplyOfAJoinIsLost(t *testing.T) {
 	<-lost
 	seen.await(t, "joining again in another session")
 	f.awaitLog("begins a", 1)
-}
-
-// TestMemberThatIsRemoved by hand ends its commands and joins again.
-func TestMemberThatIsRemoved(t *testing.T) {
-	t.Parallel()
-	f := newGroupFixture(t, `leader "main" {}`)
-	f.duty("main", stubborn)
-	_, seen := f.memberWithDuties(servers.Connect(), "a", "1.0.0")
-	f.awaitLog("begins a", 1)
-	s := rig.Dial(t, 0, servers.Addrs()...)
-	pids := f.pids()
-	if err := s.Delete(t.Context(), znode.Live(f.root, "shop", "a"), 0); err != nil {
-		t.Fatal(err)
-	}
-	gone(t, pids)
-	seen.awaitTimes(t, "joined "+f.root+"/shop as a", 2)
-	f.awaitLog("begins a", 2)
 }
 
 // TestStubbornCommandIsKilled when the drain timeout of the group is over, and at once by a second signal.
@@ -353,9 +328,7 @@ func TestStubbornCommandIsKilled(t *testing.T) {
 			cmd, seen := f.memberWithDuties(servers.Connect(), "a", "1.0.0")
 			f.awaitLog("begins a", 1)
 			stop := func() {
-				if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-					t.Fatal(err)
-				}
+				sendSignal(t, cmd, syscall.SIGTERM)
 			}
 			stop()
 			if again {
@@ -373,8 +346,7 @@ func TestStubbornCommandIsKilled(t *testing.T) {
 // withCommand starts a member that leaves its duty to a shell script.
 func (f groupFixture) withCommand(servers, identity, script string, more ...string) (*exec.Cmd, *screen) {
 	f.t.Helper()
-	script = fmt.Sprintf("say() { echo \"$*\" >> %s; }\n%s", f.log(), script)
-	cmd := f.member(servers, identity, "1.0.0", append(more, "--", "sh", "-c", script)...)
+	cmd := f.member(servers, identity, "1.0.0", append(more, "--", "sh", "-c", f.sayToo(script))...)
 	return cmd, startOnScreen(f.t, cmd)
 }
 
@@ -396,9 +368,7 @@ while :; do sleep 0.1; done`, "--can", "main")
 	if got := f.holder(s, "main"); got != "a" {
 		t.Errorf("the holder is %q", got)
 	}
-	if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, cmd, syscall.SIGUSR1)
 	endsWith(t, cmd, seen, 9)
 	if got := f.holder(s, "main"); got != "" {
 		t.Errorf("the holder is %q when the member has left", got)
@@ -418,20 +388,6 @@ func (f groupFixture) sayToo(script string) string {
 	return fmt.Sprintf("say() { echo \"$*\" >> %s; }\n%s", f.log(), script)
 }
 
-// TestCommandOfMusterDutyEndsBeforeTheHandOver of its duty.
-func TestCommandOfMusterDutyEndsBeforeTheHandOver(t *testing.T) {
-	t.Parallel()
-	f := newGroupFixture(t, "leader \"main\" {\n  prefer = \"newest\"\n}")
-	f.duty("main", obedient)
-	f.withCommand(servers.Connect(), "old", whileHeld(f.sayToo(obedient)), "--can", "main")
-	f.awaitLog("begins old", 1)
-	f.memberWithDuties(servers.Connect(), "new", "2.0.0")
-	f.awaitLog("begins new", 1)
-	if want := "begins old\nasked old\nends old\nbegins new\n"; f.logged() != want {
-		t.Errorf("got %q, want %q", f.logged(), want)
-	}
-}
-
 // TestCommandOfMusterDutyEndsWithTheMember that is frozen or killed.
 func TestCommandOfMusterDutyEndsWithTheMember(t *testing.T) {
 	t.Parallel()
@@ -442,9 +398,7 @@ func TestCommandOfMusterDutyEndsWithTheMember(t *testing.T) {
 			cmd, _ := f.withCommand(servers.Connect(), "a", whileHeld(f.sayToo(stubborn)), "--can", "main")
 			f.awaitLog("begins a", 1)
 			pids := f.pids()
-			if err := cmd.Process.Signal(sig); err != nil {
-				t.Fatal(err)
-			}
+			sendSignal(t, cmd, sig)
 			gone(t, pids)
 			if sig == syscall.SIGSTOP {
 				_ = cmd.Process.Signal(syscall.SIGCONT)
@@ -468,20 +422,25 @@ while :; do sleep 0.1; done`, "--duties", "duties", "--ready", "explicit")
 	if log := f.logged(); strings.Contains(log, "begins a") {
 		t.Fatalf("not ready, and\n%s", log)
 	}
-	if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, cmd, syscall.SIGUSR1)
 	f.awaitLog("said", 1)
 	proxy.Refuse(true)
 	proxy.Cut()
 	seen.await(t, "the membership is lost")
 	proxy.Refuse(false)
 	seen.awaitTimes(t, "joined "+f.root+"/shop as a", 2)
-	if err := b.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, b, syscall.SIGTERM)
 	endsWith(t, b, seenB, 143)
 	f.awaitLog("begins a", 1)
+}
+
+// health is the URL at which a process serves its health.
+func health(t *testing.T, seen *screen) string {
+	t.Helper()
+	seen.await(t, "health is served at http://")
+	_, rest, _ := strings.Cut(seen.String(), "health is served at ")
+	url, _, _ := strings.Cut(rest, "\n")
+	return url
 }
 
 // TestHealthOfAMember: whether it holds a duty, and counts.
@@ -494,19 +453,10 @@ func TestHealthOfAMember(t *testing.T) {
 	seen := startOnScreen(t, cmd)
 	f.awaitLog("begins a", 1)
 	f.awaitLog("tidied", 2)
-	_, rest, _ := strings.Cut(seen.String(), "health is served at ")
-	base, _, _ := strings.Cut(rest, "\n")
+	base := health(t, seen)
 	get := func(path string) string {
-		answer, err := http.Get(base + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fmt.Sprint(answer.StatusCode, " ", string(body))
+		code, body := httpGet(base + path)
+		return fmt.Sprint(code, " ", body)
 	}
 	for path, want := range map[string]string{
 		"/live": "200 ", "/ready": "200 running", "/duty/main": "200 held ", "/duty/tidy": "200 held ",
@@ -593,7 +543,6 @@ func TestLeaderIsFollowed(t *testing.T) {
 	}
 	follow := func(more ...string) *screen {
 		cmd := f.command(proxy.Addr(), append([]string{"follow", f.root + "/shop/main"}, more...)...)
-		cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"))
 		return startOnScreen(t, cmd)
 	}
 	lines := follow()
@@ -605,9 +554,7 @@ echo "first $MUSTER_LEADER_IDENTITY"; while :; do sleep 0.1; done`)
 	beside.await(t, "with a at 127.0.0.1:7000")
 	hup.await(t, "first a")
 	lines.await(t, "127.0.0.1:7000 ")
-	if err := a.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, a, syscall.SIGTERM)
 	endsWith(t, a, seen, 143)
 	beside.await(t, "stopped")
 	proxy.Refuse(true)

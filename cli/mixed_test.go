@@ -19,8 +19,8 @@ import (
 	"muster/resource"
 	"muster/resource/job"
 	"muster/sim/needs"
+	"muster/sim/rig"
 	"muster/zkstate"
-	"muster/zkstate/zkconn"
 )
 
 // TestSoakOldAndNewMixed changes and runs jobs, each command with the present or the previous muster at random. Neither
@@ -66,11 +66,7 @@ type mixedJob struct {
 
 func newMixed(t *testing.T, binaries map[string]string) *mixed {
 	t.Helper()
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers.Addrs(), Timeout: 30 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := rig.Dial(t, 30*time.Second, servers.Addrs()...)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	m := &mixed{
@@ -142,9 +138,7 @@ func (m *mixed) write() {
 		}
 		fmt.Fprint(&b, "  }\n}\n")
 	}
-	if err := os.WriteFile(filepath.Join(m.files.dir, "main.hcl"), []byte(b.String()), 0o600); err != nil {
-		m.t.Fatal(err)
-	}
+	write(m.t, filepath.Join(m.files.dir, "main.hcl"), b.String())
 }
 
 // run starts all workers of a job, each with a random muster, and waits until they have completed.
@@ -213,7 +207,6 @@ func (m *mixed) randomBinary() string { return []string{"new", "old"}[m.dice.Int
 func (m *mixed) command(by string, args ...string) *exec.Cmd {
 	cmd := m.files.command(servers.Connect(), args...)
 	cmd.Path, cmd.Args[0] = m.binaries[by], m.binaries[by]
-	cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"))
 	m.log = append(m.log, by+" "+strings.Join(args, " "))
 	return cmd
 }

@@ -1,13 +1,9 @@
 package cli_test
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,10 +19,7 @@ import (
 // script writes a shell script beside the configuration. It appends to the log what it says.
 func (f groupFixture) script(name, body string) {
 	f.t.Helper()
-	text := fmt.Sprintf("say() { echo \"$*\" >> %s; }\n%s\n", f.log(), body)
-	if err := os.WriteFile(filepath.Join(f.dir, name), []byte(text), 0o644); err != nil {
-		f.t.Fatal(err)
-	}
+	write(f.t, filepath.Join(f.dir, name), f.sayToo(body)+"\n")
 }
 
 // TestOperationIsResumed: a checkpoint of three steps is killed with SIGKILL in each step, before or after its work:
@@ -217,11 +210,15 @@ while :; do sleep 0.2; done`)
 		"not_declared": {
 			[]string{"state", "list", "--group", "shop", "--duty", "mian", "--root", f.root}, 74, "no such duty: mian",
 		},
-		"outside": {[]string{"state", "put", "k"}, 64, "works inside the command of a duty"},
-		"inside":  {[]string{"state", "get", "k"}, 64, "needs --group and --duty"},
-		"op":      {[]string{"op", "o", "--", "true"}, 64, "works inside the command of a duty"},
-		"no_dash": {[]string{"op", "o", "true"}, 64, "muster op needs"},
-		"step":    {[]string{"step", "s", "true"}, 64, "muster step needs"},
+		"no_duty_to_get": {
+			[]string{"state", "get", "--group", "shop", "--duty", "mian", "--root", f.root, "k"}, 74, "did you mean main?",
+		},
+		"no_duty_to_follow": {[]string{"follow", f.root + "/shop/mian", "--once"}, 74, "no such duty"},
+		"outside":           {[]string{"state", "put", "k"}, 64, "works inside the command of a duty"},
+		"inside":            {[]string{"state", "get", "k"}, 64, "needs --group and --duty"},
+		"op":                {[]string{"op", "o", "--", "true"}, 64, "works inside the command of a duty"},
+		"no_dash":           {[]string{"op", "o", "true"}, 64, "muster op needs"},
+		"step":              {[]string{"step", "s", "true"}, 64, "muster step needs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := result(f.command(servers.Connect(), c.args...))
@@ -230,69 +227,6 @@ while :; do sleep 0.2; done`)
 			}
 		})
 	}
-}
-
-// operate runs a command in the directory of the group and checks its code, and that it printed each text.
-func (f groupFixture) operate(code int, args string, texts ...string) {
-	f.t.Helper()
-	expect(f.t, result(f.command(servers.Connect(), strings.Fields(args)...)), code, texts...)
-}
-
-// showing runs a command until what it prints matches a pattern.
-func (f groupFixture) showing(args, pattern string) {
-	f.t.Helper()
-	shown := regexp.MustCompile(pattern)
-	rig.Await(f.t, args+" shows "+pattern, func() bool {
-		return shown.MatchString(result(f.command(servers.Connect(), strings.Fields(args)...)).stdout)
-	})
-}
-
-// TestRunOfACron: an operator's run by a real member, that is done, fails, cannot be accepted, and whose end is
-// awaited.
-func TestRunOfACron(t *testing.T) {
-	t.Parallel()
-	f := newGroupFixture(t, `
-  leader "main" {}
-  cron "nightly" {
-    schedule = "0 0 29 2 *"
-    retries  = 0
-  }`)
-	f.duty("nightly", `echo report of ${MUSTER_TICK:-nobody}; test ! -e broken || { echo no disk; exit 3; }`)
-	f.operate(64, "run shop/main", "is a leader")
-	f.operate(74, "run shop/nigthly", "did you mean nightly?")
-	f.operate(4, "run shop/nightly", "no member of the group is live")
-	f.memberWithDuties(servers.Connect(), "a", "1.0")
-	f.showing("explain shop/nightly", "by hand 1  done ")
-	f.operate(0, "run shop/nightly --wait", "the run is done on a with exit code 0", "report of nobody\n")
-	f.operate(0, "run shop/nightly", "shop/nightly: the run ")
-	f.operate(0, "handover shop/nightly --unpin", "not pinned; a has it")
-	if err := os.WriteFile(filepath.Join(f.dir, "broken"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	f.operate(1, "run shop/nightly --wait", "the run failed on a with exit code 3", "no disk\n")
-	f.showing("status shop", `nightly  by hand 4  failed  [0-9]+[sm] +3 `)
-	f.showing("status shop --json", `"asked_by": "tester@`)
-	f.operate(0, "pause shop/nightly", "paused")
-	f.operate(4, "run shop/nightly", "the duty is paused by tester@", "next: muster resume ")
-	f.operate(0, "resume shop/nightly", "resumed; ")
-	f.showing("explain shop/nightly", "by hand 5  failed")
-}
-
-// TestHandoverOfALeader between real members: the holder is asked, its command gets TERM, and the other begins.
-func TestHandoverOfALeader(t *testing.T) {
-	t.Parallel()
-	f := newGroupFixture(t, `leader "main" {}`)
-	f.duty("main", obedient)
-	f.memberWithDuties(servers.Connect(), "a", "1.0")
-	f.awaitLog("begins a", 1)
-	f.memberWithDuties(servers.Connect(), "b", "1.0")
-	f.operate(0, "handover shop/main --to b", "/shop/main: ") // a may have handed it over already
-	f.awaitLog("begins b", 1)
-	if got := f.logged(); !strings.Contains(got, "asked a\nends a\nbegins b\n") {
-		t.Errorf("the commands said:\n%s", got)
-	}
-	f.showing("status shop", "main: pinned to b")
-	f.showing("explain shop/main", "because       the duty is pinned to it")
 }
 
 // groupTest is a group "shop" in a root of its own: leaders main and spare, cron nightly.
@@ -366,171 +300,4 @@ func (g groupTest) join(identity, version string, can ...string) *member.Member 
 		go holdFor(m, duty)
 	}
 	return m
-}
-
-// holdFor takes a duty whenever it is given to a member, until its membership ends.
-func holdFor(m *member.Member, duty string) {
-	for {
-		h, err := m.Take(context.Background(), duty)
-		if err != nil {
-			return
-		}
-		select {
-		case <-h.HandOver():
-			h.Release(context.Background())
-		case <-h.Context().Done():
-		}
-	}
-}
-
-func TestStatusOfOneGroup(t *testing.T) {
-	t.Parallel()
-	g := newGroupTest(t)
-	got := g.expect(0, "next: muster member --group shop --root "+g.root, "status", "shop")
-	if !strings.Contains(got.stdout, "  ready\n") ||
-		!strings.Contains(got.stdout, "\nnightly  -         -      -    -     -     2") {
-		t.Errorf("nobody is live:\n%s", got.stdout)
-	}
-	g.join("a", "1.9", "main", "spare", "nightly")
-	g.until("main     a", "status", "shop")
-	g.until("spare: nobody has it: no member can do it (version: 1)", "status", "shop")
-	got = g.expect(0, "  degraded\n1 live, ", "status", "shop")
-	for _, want := range []string{
-		"1 member: 1 of 1.9; the assigner is a", "1.9      a       127.0.0.1:7000",
-		"next: muster explain -C " + g.dir + " " + g.root + "/shop/spare",
-	} {
-		if !strings.Contains(got.stdout, want) {
-			t.Errorf("no %q:\n%s", want, got.stdout)
-		}
-	}
-	g.join("b", "2.0", "spare")
-	g.until("  running\n2 live, 3 of 3 duties held", "status", "shop")
-	var doc struct {
-		Groups []struct {
-			Assigner string
-			Members  []struct{ Identity string }
-			Duties   []struct {
-				Name, Holder string
-				Epoch        int64
-			} `json:"duty_states"`
-		}
-	}
-	if err := json.Unmarshal([]byte(g.expect(0, "", "status", "shop", "--json").stdout), &doc); err != nil {
-		t.Fatal(err)
-	}
-	if len(doc.Groups) != 1 || doc.Groups[0].Assigner != "a" || len(doc.Groups[0].Members) != 2 ||
-		doc.Groups[0].Duties[2].Holder != "b" || doc.Groups[0].Duties[2].Epoch == 0 {
-		t.Errorf("%+v", doc)
-	}
-	g.expect(0, "3 of 3 duties held", "status")
-	g.expect(0, "the assigner is a", "explain", "shop")
-}
-
-func TestExplainADuty(t *testing.T) {
-	t.Parallel()
-	g := newGroupTest(t)
-	g.expect(0, "no member of the group is live", "explain", "shop/main")
-	g.join("a", "1.9", "main", "spare")
-	g.until("holder        a (1.9, 127.0.0.1:7000) for ", "explain", "group.shop/main")
-	got := g.expect(0, "has a version that does not fit  a (1.9)", "explain", g.root+"/shop/spare")
-	if !strings.Contains(got.stdout, "versions      >= 2.0  (main.hcl:") {
-		t.Errorf("no origin of a value:\n%s", got.stdout)
-	}
-	g.expect(74, "no such duty: spar: did you mean spare?", "explain", "shop/spar")
-	g.expect(74, "no such group: did you mean shop?", "explain", "shp/spare")
-	g.expect(1, "there is no job at ", "explain", g.root+"/shop2")
-}
-
-func TestHandoverPauseAndResume(t *testing.T) {
-	t.Parallel()
-	g := newGroupTest(t)
-	g.join("a", "1.9", "main")
-	g.until("main     a", "status", "shop")
-	g.expect(4, "a has it, and no other member may have it now", "handover", "shop/main")
-	g.join("b", "1.9", "main")
-	g.until("nobody has it: no member can do it (not listed: 2)", "status", "shop") // the assigner knows b
-	g.until("shop/main: ", "handover", "shop/main")
-	g.until("main     b", "status", "shop")
-	g.expect(0, "shop/main: ", "handover", "shop/main", "--to", "a")
-	g.until("main     a", "status", "shop")
-	g.expect(0, "main: pinned to a", "status", "shop")
-	g.expect(0, "shop/main: not pinned; a has it.", "handover", "shop/main", "--unpin")
-	g.expect(0, "shop/main: paused", "pause", "group.shop/main")
-	g.until("main: paused by ann@", "status", "shop")
-	g.until("main     -", "status", "shop")
-	g.expect(0, "resumed; ", "resume", g.root+"/shop/main")
-	g.until("main     a", "status", "shop")
-}
-
-// TestAskingIsRefused: each refusal has its code and its next step, and nothing is written.
-func TestAskingIsRefused(t *testing.T) {
-	t.Parallel()
-	g := newGroupTest(t)
-	g.write(t, 1, "") // the job beside the group
-	g.expect(0, "", "apply", "--yes", "--only", "job.*")
-	g.join("a", "1.9", "main")
-	g.until("main     a", "status", "shop")
-	for _, c := range []struct {
-		code int
-		text string
-		args string
-	}{
-		{74, "no such group", "pause none/main"},
-		{74, "no such group", "pause " + g.root + "/none/main"},
-		{74, "did you mean main?", "pause shop/mian"},
-		{64, `"shop" is not GROUP/DUTY`, "pause shop"},
-		{64, "is a job, and has no duties", "pause " + g.root + "/j0/main"},
-		{4, "z is not live", "handover shop/main --to z"},
-		{4, "a does not list it", "handover shop/nightly --to a"},
-		{64, "--unpin takes the pin away", "handover shop/main --to a --unpin"},
-		{64, "leaves the assigner no time", "resume shop/main --timeout 0s"},
-		{64, "needs one duty", "resume"},
-	} {
-		got := g.expect(c.code, c.text, strings.Fields(c.args)...)
-		if !strings.Contains(got.stderr, "  next: ") {
-			t.Errorf("%s: no next step: %s", c.args, got.stderr)
-		}
-	}
-	if got := g.run("status", "shop"); strings.Contains(got.stdout, "waits for the assigner") {
-		t.Errorf("something was written:\n%s", got.stdout)
-	}
-}
-
-// TestARequestWithoutAAssigner is written down, and done by the first member.
-func TestARequestWithoutAAssigner(t *testing.T) {
-	t.Parallel()
-	g := newGroupTest(t)
-	g.expect(4, "no member of the group is live: the first one does it", "pause", "shop/main")
-	g.expect(0, "pause of main for ann@", "status", "shop")
-	g.join("a", "1.9", "main")
-	g.until("main: paused by ann@", "status", "shop")
-}
-
-// TestCompletionOfDuties offers duties, and for --to the members that can do one.
-func TestCompletionOfDuties(t *testing.T) {
-	t.Parallel()
-	g := newGroupTest(t)
-	g.join("10.0.3.12:7000", "1.9", "main")
-	g.until("main     10.0.3.12:7000", "status", "shop")
-	for _, c := range []struct{ args, want string }{
-		{"pause", "shop/main shop/nightly shop/spare"},
-		{"handover shop/m", "shop/main"},
-		{"resume " + g.root + "/shop/s", g.root + "/shop/spare"},
-		{"explain shop/n", "shop/nightly"},
-		{"handover shop/main --to", "10.0.3.12:7000"},
-		{"handover shop/spare --to", ""},
-	} {
-		args := strings.Fields(c.args)
-		if len(args) == 1 || args[len(args)-1] == "--to" {
-			args = append(args, "")
-		}
-		var got string
-		for late := time.Now().Add(time.Minute); time.Now().Before(late) && got != c.want; { // it waits only a second
-			got, _, _ = strings.Cut(g.run(append([]string{"__complete"}, args...)...).stdout, ":4\n")
-			got = strings.Join(strings.Fields(got), " ")
-		}
-		if got != c.want {
-			t.Errorf("%s: %q, want %q", c.args, got, c.want)
-		}
-	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -14,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/apply/history"
+	"muster/exitcode"
 	"muster/sim/needs"
+	"muster/wrap"
 )
 
 // TestStrangersFile: in a directory where everybody may put files, a file is refused that neither the user nor the
@@ -124,5 +127,17 @@ func TestDurationsOfRecordsAreText(t *testing.T) {
 	slog.New(p.logHandler(slog.LevelInfo)).Info("waiting", "since", 10*time.Second)
 	if !strings.Contains(b.String(), `"since":"10s"`) {
 		t.Errorf("record %s has no since of 10s", b.String())
+	}
+}
+
+// An answer that a worker without a session gives too late has the code of a worker that has not joined, and says what
+// is safe to repeat.
+func TestALateAnswer(t *testing.T) {
+	err := workerError("barrier", fmt.Errorf("the session is lost: %w", wrap.ErrLate))
+	if code := exitCode(t.Context(), err); code != exitcode.NotJoined {
+		t.Errorf("code %d", code)
+	}
+	if next := nextStep(err); !strings.HasSuffix(next, "ask again, with --round, for an arrival stands") {
+		t.Errorf("next: %s", next)
 	}
 }

@@ -103,9 +103,7 @@ func (p page) run(t *testing.T, connect string) []string {
 	for i, s := range p.parts {
 		if s.file != "" {
 			file := filepath.Join(shown, fmt.Sprint(i))
-			if err := os.WriteFile(file, []byte(s.text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			write(t, file, s.text)
 			script += fmt.Sprintf("mkdir -p $(dirname %s) && cp %s %[1]s; echo '%[3]s'\n", s.file, file, partEnd)
 			continue
 		}
@@ -158,9 +156,7 @@ func (p page) check(t *testing.T, file string, printed []string) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(strings.Join(p.lines, "\n")), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, file, strings.Join(p.lines, "\n"))
 	}
 }
 
@@ -258,9 +254,7 @@ func buildGoPage(ctx context.Context, t *testing.T, root string) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, path, text)
 		if formatted, err := format.Source([]byte(file[2])); strings.HasSuffix(path, ".go") && string(formatted) != file[2] {
 			t.Errorf("%s is not formatted: %v", file[1], err)
 		}
@@ -286,9 +280,7 @@ func checkShop(t *testing.T, program string) {
 		screens[identity].await(t, "follows a at 127.0.0.1:7000, epoch ")
 	}
 	screens["a"].await(t, "; turns: a \n")
-	if err := members["a"].Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, members["a"], syscall.SIGTERM)
 	if err := members["a"].Wait(); err != nil {
 		t.Errorf("a: %v\n%s", err, screens["a"])
 	}
@@ -314,9 +306,7 @@ func checkSquares(t *testing.T, program string) {
 	seen["watch"].await(t, "task \"x\" of first is dead: do not try this task again: strconv.Atoi: parsing \"x\": ")
 	seen["watch"].await(t, "batch first: the sum of 1000 squares is 332833500\n")
 	for _, what := range []string{"execute", "watch"} {
-		if err := all[what].Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		sendSignal(t, all[what], syscall.SIGTERM)
 		if err := all[what].Wait(); err != nil {
 			t.Errorf("%s: %v\n%s", what, err, seen[what])
 		}
@@ -592,9 +582,7 @@ func (w *workflow) expect(event, steps string, code int, texts ...string) (temp 
 
 func (w *workflow) answer(name, text string) {
 	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(w.answers, name), []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	write(w.t, filepath.Join(w.answers, name), text)
 }
 
 // merge answers as after the merge of pull request 12, which the last run has planned.

@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,9 +14,7 @@ func (f fixture) reportFlags(t *testing.T) []string {
 	t.Helper()
 	var flags []string
 	for _, kind := range report.Kinds() {
-		if err := os.WriteFile(filepath.Join(f.dir, "r."+kind), []byte(olderReport), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(f.dir, "r."+kind), olderReport)
 		flags = append(flags, "--report", kind+"=r."+kind)
 	}
 	return flags

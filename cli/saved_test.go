@@ -70,7 +70,7 @@ func TestReleasedPlanFilesAreStillRead(t *testing.T) {
 		if !strings.Contains(text, `"format_version": "`+version+`"`) {
 			t.Errorf("%s is of another version", file)
 		}
-		if err := schema.Validate(parseJSON(t, []byte(text))); err != nil {
+		if err := schema.Validate(parseJSON(t, text)); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
 		show := fixture{dir: "."}

@@ -25,9 +25,7 @@ func TestTenThousandJobs(t *testing.T) {
 		t.Helper()
 		text := fmt.Sprintf("muster {\n  stack = \"scale\"\n  home = %q\n  roots = [%q]\n}\n%s",
 			root+"/home", root+"/jobs", jobs)
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, config, text)
 	}
 	run := func(name, says string, args ...string) {
 		t.Helper()

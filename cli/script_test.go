@@ -397,6 +397,8 @@ type membersKey struct{}
 // cmdGroup is a member of a group, in the process of the test:
 //
 //	group join NAME PATH [DUTY...]    joins as NAME, and takes these duties; it leaves when it is asked to stop
+//	group hold NAME PATH VERSION [DUTY...]
+//	                                  the same, but it holds those that it is given, and hands them over when asked
 //	group save NAME DUTY KEY=VALUE... saves state
 //	group begin NAME DUTY OPERATION   leaves an operation open
 //	group stopped NAME                waits until it has left because it was asked to
@@ -404,18 +406,30 @@ type membersKey struct{}
 //	group leave NAME
 func cmdGroup(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: group join|save|begin|stopped|removed|leave NAME [ARGS]")
+		ts.Fatalf("usage: group join|hold|save|begin|stopped|removed|leave NAME [ARGS]")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	all := ts.Value(membersKey{}).(map[string]*scriptMember)
 	m := all[args[1]]
 	switch {
-	case args[0] == "join" && len(args) > 2:
-		m, err := joinGroup(ctx, args[1], args[2], args[3:])
+	case args[0] == "join" && len(args) > 2, args[0] == "hold" && len(args) > 3:
+		version, duties := "1.0.0", args[3:]
+		if args[0] == "hold" {
+			version, duties = args[3], args[4:]
+		}
+		m, err := joinGroup(ctx, args[1], args[2], version, duties)
 		ts.Check(err)
 		all[args[1]] = m
 		ts.Defer(func() { _ = m.member.Leave() })
+		for _, duty := range duties {
+			if args[0] == "hold" {
+				go holdFor(m.member, duty)
+				continue
+			}
+			m.holds[duty], err = m.member.Take(ctx, duty)
+			ts.Check(err)
+		}
 	case m == nil:
 		ts.Fatalf("nobody joined as %s", args[1])
 	case args[0] == "save" && len(args) > 3:
@@ -445,14 +459,14 @@ func cmdGroup(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// joinGroup joins the group at a path, in a session of its own, and takes duties.
-func joinGroup(ctx context.Context, identity, at string, duties []string) (*scriptMember, error) {
+// joinGroup joins the group at a path, in a session of its own, as a member that can do these duties.
+func joinGroup(ctx context.Context, identity, at, version string, duties []string) (*scriptMember, error) {
 	s, err := zkconn.Dial(ctx, zkconn.Config{Servers: []string{scriptServer}, Timeout: 10 * time.Second})
 	if err != nil {
 		return nil, err
 	}
 	m, err := member.Join(ctx, s, member.Config{
-		Root: path.Dir(at), Group: path.Base(at), Identity: identity, Version: "1.0.0", Can: duties,
+		Root: path.Dir(at), Group: path.Base(at), Identity: identity, Version: version, Can: duties,
 		Address: "127.0.0.1:7000",
 	})
 	if err != nil {
@@ -465,12 +479,22 @@ func joinGroup(ctx context.Context, identity, at string, duties []string) (*scri
 			close(joined.left)
 		}
 	}()
-	for _, duty := range duties {
-		if joined.holds[duty], err = m.Take(ctx, duty); err != nil {
-			return nil, errors.Join(err, m.Leave())
+	return joined, nil
+}
+
+// holdFor takes a duty whenever it is given to a member, until its membership ends.
+func holdFor(m *member.Member, duty string) {
+	for {
+		h, err := m.Take(context.Background(), duty)
+		if err != nil {
+			return
+		}
+		select {
+		case <-h.HandOver():
+			h.Release(context.Background())
+		case <-h.Context().Done():
 		}
 	}
-	return joined, nil
 }
 
 type queueKey struct{}

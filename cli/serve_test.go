@@ -52,15 +52,11 @@ func startServe(t *testing.T, cmd *exec.Cmd) *served {
 	return s
 }
 
-// inPath lets the command of a worker find muster and what else there is.
-func (f fixture) inPath(cmd *exec.Cmd) *exec.Cmd {
-	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
-	return cmd
-}
+func (s *served) get(path string) (code int, body string) { return httpGet(s.url + path) }
 
-// get answers a GET; 0 if there is no answer.
-func (s *served) get(path string) (code int, body string) {
-	answer, err := http.Get(s.url + path)
+// httpGet is the answer to a GET; 0 if there is none.
+func httpGet(url string) (code int, body string) {
+	answer, err := http.Get(url)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -99,20 +95,14 @@ func TestTheAPIIsWhatCommandsPrint(t *testing.T) {
 	f.write(t, 2, queueAndGroup(f.root))
 	f.mustApply(t)
 	f.submit("batch", []byte("a"), []byte("b"))
-	startOnScreen(t, f.inPath(f.worker(servers.Connect(), "j0", "w0", "--", "sh", "-c",
+	startOnScreen(t, f.worker(servers.Connect(), "j0", "w0", "--", "sh", "-c",
 		"while [ ! -e members ]; do sleep 0.1; done; muster members --json > all; "+
-			"muster members --live --json > live; mv live live.json; exec sleep 1000"))).await(t, "joined")
+			"muster members --live --json > live; mv live live.json; exec sleep 1000")).await(t, "joined")
 	f.duty("main", "exec sleep 1000")
 	f.memberWithDuties(servers.Connect(), "m0", "1.0.0")
-	serve := f.command(servers.Connect(), "serve", "--listen", "127.0.0.1:0")
-	serve.Env = append(serve.Env, redisEnviron()...)
-	s := startServe(t, serve)
+	s := startServe(t, f.command(servers.Connect(), "serve", "--listen", "127.0.0.1:0"))
 	muster := func(args ...string) func() *exec.Cmd {
-		return func() *exec.Cmd {
-			cmd := f.command(servers.Connect(), args...)
-			cmd.Env = append(cmd.Env, redisEnviron()...)
-			return cmd
-		}
+		return func() *exec.Cmd { return f.command(servers.Connect(), args...) }
 	}
 	s.shows("/api/status", muster("status", "--json"))
 	for _, name := range []string{"j0", "j1", "shop", "primes"} {
@@ -120,9 +110,7 @@ func TestTheAPIIsWhatCommandsPrint(t *testing.T) {
 	}
 	s.shows("/api/history", muster("history", "--json"))
 	s.shows("/api/batches"+f.root+"/primes", muster("batches", "primes", "--root", f.root, "--json"))
-	if err := os.WriteFile(filepath.Join(f.dir, "members"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(f.dir, "members"), "")
 	live := filepath.Join(f.dir, "live.json")
 	rig.Await(t, "the members", func() bool { _, err := os.Stat(live); return err == nil })
 	members := "/api/members" + f.root + "/j0"
@@ -164,7 +152,7 @@ group "shop" {
 func TestServeReadsOnlyWhatChanges(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 200, "")
-	f.mustRun(t, "apply", "--yes")
+	f.mustApply(t)
 	proxy := newProxy(t, 0)
 	s := f.serve(t, proxy.Addr())
 	s.says("/api/status", f.root+"/j199")
@@ -182,7 +170,7 @@ func TestServeReadsOnlyWhatChanges(t *testing.T) {
 		return n
 	}
 	first := settled()
-	startOnScreen(t, f.inPath(f.worker(servers.Connect(), "j7", "w0", "--", "sleep", "1000"))).await(t, "joined")
+	startOnScreen(t, f.worker(servers.Connect(), "j7", "w0", "--", "sleep", "1000")).await(t, "joined")
 	s.says("/api/status"+f.root+"/j7", `"identity": "w0"`)
 	const most = 100 // of 5 or more for each of 200 jobs
 	if n := settled() - first; n == 0 || n > most {
@@ -217,7 +205,7 @@ func (s *served) says(path, text string) {
 func TestServeGoesOnAfterZooKeeperWasAway(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2, "zookeeper {\n  session_timeout = \"3s\"\n}\n")
-	f.mustRun(t, "apply", "--yes")
+	f.mustApply(t)
 	proxy := newProxy(t, 0)
 	s := f.serve(t, proxy.Addr())
 	s.says("/healthz", "ok")
@@ -232,7 +220,7 @@ func TestServeGoesOnAfterZooKeeperWasAway(t *testing.T) {
 	}
 	rig.Await(t, "the end of the session", func() bool { return strings.Contains(s.seen.String(), "keeps what it knew") })
 	f.write(t, 3, "")
-	f.mustRun(t, "apply", "--yes")
+	f.mustApply(t)
 	proxy.Refuse(false)
 	s.says("/api/status", f.root+"/j2")
 	s.says("/healthz", "ok")
@@ -245,14 +233,14 @@ func TestServeGoesOnAfterZooKeeperWasAway(t *testing.T) {
 func TestServeSaysThatZooKeeperIsAway(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2, "zookeeper {\n  session_timeout = \"40s\"\n}\n")
-	f.mustRun(t, "apply", "--yes")
+	f.mustApply(t)
 	proxy := newProxy(t, 0)
 	s := f.serve(t, proxy.Addr())
 	s.says("/healthz", "ok")
 	proxy.Refuse(true)
 	cut := proxy.BeforeSend(func(op int32, _ []byte) bool { return op != zkserver.OpPing && isRead(op) })
 	f.write(t, 3, "")
-	f.mustRun(t, "apply", "--yes")
+	f.mustApply(t)
 	select {
 	case <-cut:
 	case <-time.After(time.Minute):
@@ -271,7 +259,7 @@ func TestServeSaysThatZooKeeperIsAway(t *testing.T) {
 func TestServeEndsWhenAsked(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 1, "")
-	f.mustRun(t, "apply", "--yes")
+	f.mustApply(t)
 	for sig, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130} {
 		s := f.serve(t, servers.Connect())
 		stream, err := http.Get(s.url + "/stream?v=1&u=" + url.QueryEscape("/"))
@@ -279,9 +267,7 @@ func TestServeEndsWhenAsked(t *testing.T) {
 			t.Fatalf("stream: %v", err)
 		}
 		begun := time.Now()
-		if err := s.cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		sendSignal(t, s.cmd, sig)
 		if _, err := io.Copy(io.Discard, stream.Body); err != nil {
 			t.Errorf("the stream was cut: %v", err)
 		}
@@ -297,7 +283,7 @@ func TestServeEndsWhenAsked(t *testing.T) {
 func TestServeWarnsOfOthers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 1, "")
-	f.mustRun(t, "apply", "--yes")
+	f.mustApply(t)
 	s := startServe(t, f.command(servers.Connect(), "serve", "--listen", "0.0.0.0:0"))
 	s.seen.await(t, "MUSTER_SERVE_TOKEN_FILE")
 	s.seen.await(t, "--listen-cert")
@@ -346,9 +332,7 @@ func TestServeRefusesWhatCannotBe(t *testing.T) {
 	}
 	defer taken.Close()
 	short := filepath.Join(f.dir, "short")
-	if err := os.WriteFile(short, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, short, "secret\n")
 	cert, key := certificate(t, time.Now().Add(time.Hour))
 	_, another := certificate(t, time.Now().Add(time.Hour))
 	for _, c := range []struct {
@@ -387,7 +371,7 @@ func TestServeRefusesWhatCannotBe(t *testing.T) {
 func TestServeWarnsOfAnExpiredCertificate(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 1, "")
-	f.mustRun(t, "apply", "--yes")
+	f.mustApply(t)
 	until := time.Now().Add(-time.Hour)
 	cert, key := certificate(t, until)
 	s := f.serve(t, servers.Connect(), "--listen-cert", cert, "--listen-key", key)

@@ -43,13 +43,6 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *runningCommand {
 	return r
 }
 
-func (r *runningCommand) signal(t *testing.T, sig syscall.Signal) {
-	t.Helper()
-	if err := r.cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // waitFor waits for an event while the command runs.
 func (r *runningCommand) waitFor(t *testing.T, happened <-chan struct{}) {
 	t.Helper()
@@ -113,7 +106,7 @@ func TestSignalWhileReading(t *testing.T) {
 				args := append(reportingCommands[command], f.reportFlags(t)...)
 				r := startCommand(t, f.command(proxy.Addr(), args...))
 				r.waitFor(t, hung)
-				r.signal(t, sig)
+				sendSignal(t, r.cmd, sig)
 				expect(t, r.wait(t), 128+int(sig), "stopped by a signal: "+sig.String()+"\n")
 				f.checkReports(t, 128+int(sig), "stopped by a signal")
 				f.checkMarkdownSignal(t, sig)
@@ -145,7 +138,7 @@ func TestSignalWhileConnecting(t *testing.T) {
 			if _, err := silent.Accept(); err != nil {
 				t.Fatal(err)
 			}
-			r.signal(t, syscall.SIGTERM)
+			sendSignal(t, r.cmd, syscall.SIGTERM)
 			expect(t, r.wait(t), 143, "stopped by a signal: terminated\n")
 			f.checkReports(t, 143, "stopped by a signal: terminated")
 		})
@@ -163,7 +156,7 @@ func TestSignalDuringAnApply(t *testing.T) {
 			hung, release := hangAt(proxy, func(op int32) bool { return op == zkserver.OpMulti && changes.Add(1) > 3 })
 			r := startCommand(t, f.command(proxy.Addr(), append(reportingCommands["apply"], f.reportFlags(t)...)...))
 			r.waitFor(t, hung)
-			r.signal(t, sig)
+			sendSignal(t, r.cmd, sig)
 			r.releaseUntilEnd(hung, release)
 			expect(t, r.wait(t), 128+int(sig), "Applied ", "  not started  job.j[")
 			f.checkReports(t, 128+int(sig), "stopped by a signal")
@@ -171,7 +164,7 @@ func TestSignalDuringAnApply(t *testing.T) {
 			if made < 4 || made == jobs {
 				t.Errorf("%d of %d changes are reported as applied", made, jobs)
 			}
-			expect(t, result(f.command(servers.Connect(), "apply", "--yes")), 0)
+			f.mustApply(t)
 			expect(t, result(f.command(servers.Connect(), "plan", "--detailed-exitcode")), 0, "100 jobs match")
 		})
 	}
@@ -192,7 +185,7 @@ func startHangingApply(t *testing.T) (f fixture, r *runningCommand, hung <-chan 
 func TestRepeatedSignal(t *testing.T) {
 	f, r, hung, release := startHangingApply(t)
 	for range 5 {
-		r.signal(t, syscall.SIGTERM)
+		sendSignal(t, r.cmd, syscall.SIGTERM)
 	}
 	r.releaseUntilEnd(hung, release)
 	expect(t, r.wait(t), 143, "Applied ", "  not started  job.j[")
@@ -202,7 +195,7 @@ func TestRepeatedSignal(t *testing.T) {
 // TestSecondSignal ends an apply at once. It prints that reports may be missing, and older reports are as before.
 func TestSecondSignal(t *testing.T) {
 	f, r, _, _ := startHangingApply(t)
-	r.signal(t, syscall.SIGTERM)
+	sendSignal(t, r.cmd, syscall.SIGTERM)
 	again := time.NewTicker(100 * time.Millisecond) // the first may not have arrived yet
 	defer again.Stop()
 	late := time.After(time.Minute)

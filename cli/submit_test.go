@@ -13,16 +13,12 @@ import (
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks"
-	"muster/tasks/store"
 	"muster/zkstate/znode"
 )
 
 // submitCommand is a muster submit of this queue with tasks on standard input.
 func (f queueFixture) submitCommand(at, input string, more ...string) *exec.Cmd {
 	cmd := f.command(at, append([]string{"submit", "primes", "--root", f.root}, more...)...)
-	for _, name := range []string{"MUSTER_REDIS_PASSWORD", "MUSTER_REDIS_HOSTS"} {
-		cmd.Env = append(cmd.Env, name+"="+credentials(name))
-	}
 	cmd.Stdin = strings.NewReader(input)
 	return cmd
 }
@@ -60,36 +56,23 @@ func TestSubmitWaits(t *testing.T) {
 	f := newQueueFixture(t, "")
 	f.execute()
 	input, want := numberedLines(3000)
-	cmd := f.submitCommand(servers.Connect(), input, "--wait", "--id", "all")
-	var notes bytes.Buffer
-	cmd.Stderr = &notes
-	if out, err := cmd.Output(); err != nil || string(out) != want {
-		t.Errorf("%v, %d bytes of results, want %d\n%s", err, len(out), len(want), &notes)
-	}
-	if !strings.Contains(notes.String(), "batch all: 3000 done in ") {
-		t.Error(&notes)
+	all := result(f.submitCommand(servers.Connect(), input, "--wait", "--id", "all"))
+	expect(t, all, 0, "batch all: 3000 done in ")
+	if all.stdout != want {
+		t.Errorf("%d bytes of results, want %d", len(all.stdout), len(want))
 	}
 	f.ended("all")
-	notes.Reset()
-	cmd = f.submitCommand(servers.Connect(), input, "--wait", "--id", "all")
-	cmd.Stderr = &notes
-	if out, _ := cmd.Output(); cmd.ProcessState.ExitCode() != 4 || len(out) != 0 ||
-		!strings.Contains(notes.String(), "its results are gone") {
-		t.Errorf("again: code %d, %q\n%s", cmd.ProcessState.ExitCode(), out, &notes)
+	again := result(f.submitCommand(servers.Connect(), input, "--wait", "--id", "all"))
+	expect(t, again, 4, "its results are gone")
+	null := result(f.submitCommand(servers.Connect(), "a\x00dead\x00\x00b\n", "--wait", "--null"))
+	expect(t, null, 3, "task 1 is dead: ", "as it was told")
+	if again.stdout != "" || null.stdout != "A\x00\x00B\n\x00" {
+		t.Errorf("results %q, %q", again.stdout, null.stdout)
 	}
-	notes.Reset()
-	cmd = f.submitCommand(servers.Connect(), "a\x00dead\x00\x00b\n", "--wait", "--null")
-	cmd.Stderr = &notes
-	out, _ := cmd.Output()
-	if cmd.ProcessState.ExitCode() != 3 || string(out) != "A\x00\x00B\n\x00" ||
-		!strings.Contains(notes.String(), "task 1 is dead: ") || !strings.Contains(notes.String(), "as it was told") {
-		t.Errorf("code %d, %q\n%s", cmd.ProcessState.ExitCode(), out, &notes)
-	}
-	cmd = f.submitCommand(servers.Connect(), "a\ndead\n", "--wait", "--json", "--quiet")
-	out, _ = cmd.Output()
-	if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(string(out), `"result":"A"`) ||
-		!strings.Contains(string(out), `"dead":true`) || strings.Count(string(out), "\n") != 2 {
-		t.Errorf("code %d\n%s", cmd.ProcessState.ExitCode(), out)
+	json := result(f.submitCommand(servers.Connect(), "a\ndead\n", "--wait", "--json", "--quiet"))
+	expect(t, json, 3, `"result":"A"`, `"dead":true`)
+	if strings.Count(json.stdout, "\n") != 2 {
+		t.Errorf("not two lines:\n%s", json.stdout)
 	}
 }
 
@@ -103,9 +86,7 @@ func TestSubmitInterrupted(t *testing.T) {
 		seen := startOnScreen(t, first)
 		seen.await(t, "batch b: 50 tasks")
 		seen.await(t, "no executor is live now; one is started by: muster executor primes --root "+f.root+" -- COMMAND")
-		if err := first.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
+		sendSignal(t, first, signal)
 		_ = first.Wait() // the code tells
 		if first.ProcessState.ExitCode() != code {
 			t.Errorf("code %d, want %d\n%s", first.ProcessState.ExitCode(), code, seen)
@@ -139,9 +120,7 @@ func TestSubmitBeforeTheInputEnds(t *testing.T) {
 	if _, err := out.WriteString("one\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, cmd, syscall.SIGTERM)
 	_ = cmd.Wait() // the code tells
 	at := znode.Batch(f.root, f.generation(), "b")
 	if _, there, err := f.s.Exists(t.Context(), at); err != nil || there || cmd.ProcessState.ExitCode() == 0 {
@@ -206,16 +185,7 @@ func TestCommandsAboutALostOrBrokenBatch(t *testing.T) {
 	f := newQueueFixture(t, "")
 	f.submit("lost", []byte("a"))
 	f.submit("broken", []byte("b"))
-	c, err := store.FromEnvironment("redis://"+sharedRedis(t).Addr()+"/0", credentials)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := store.Connect(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	st := store.New(client, f.generation(), f.root+"/primes")
+	client, st := f.redis()
 	if _, err := st.Remove(t.Context(), "lost", f.inRedis("lost").Life); err != nil {
 		t.Fatal(err)
 	}
@@ -230,11 +200,7 @@ func TestCommandsAboutALostOrBrokenBatch(t *testing.T) {
 		for _, args := range [][]string{
 			{"batch", "primes/" + id, "--results"}, {"pause", "primes/" + id}, {"retry", "primes/" + id},
 		} {
-			cmd := f.command(servers.Connect(), append(args, "--root", f.root)...)
-			cmd.Env = append(cmd.Env, redisEnviron()...)
-			if code, text := said(cmd); code != 4 || !strings.Contains(text, next) {
-				t.Errorf("%s: code %d\n%s", args, code, text)
-			}
+			expect(t, result(f.command(servers.Connect(), append(args, "--root", f.root)...)), 4, next)
 		}
 	}
 	f.submit("unreadable", []byte("c"))
@@ -242,20 +208,7 @@ func TestCommandsAboutALostOrBrokenBatch(t *testing.T) {
 	if _, err := f.s.Set(t.Context(), at, []byte("{"), -1); err != nil {
 		t.Fatal(err)
 	}
-	if code, text := said(f.submitCommand(servers.Connect(), "c\n", "--id", "unreadable")); code != 1 ||
-		!strings.Contains(text, at) || !strings.Contains(text, "next: delete that znode") {
-		t.Errorf("unreadable: code %d\n%s", code, text)
-	}
-	code, text := said(f.submitCommand(servers.Connect(), "b\n", "--id", "broken"))
-	if code != 4 || !strings.Contains(text, "/primes/broken, then submit it again") {
-		t.Errorf("submit: code %d\n%s", code, text)
-	}
-}
-
-// said runs a command, and returns its code and its standard error.
-func said(cmd *exec.Cmd) (code int, text string) {
-	var notes bytes.Buffer
-	cmd.Stderr = &notes
-	_ = cmd.Run() // the code tells
-	return cmd.ProcessState.ExitCode(), notes.String()
+	expect(t, result(f.submitCommand(servers.Connect(), "c\n", "--id", "unreadable")), 1, at, "next: delete that znode")
+	expect(t, result(f.submitCommand(servers.Connect(), "b\n", "--id", "broken")), 4,
+		"/primes/broken, then submit it again")
 }

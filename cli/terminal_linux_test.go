@@ -50,16 +50,22 @@ func newTerminal(t *testing.T) terminal {
 	return term
 }
 
+// start starts a command at the terminal.
+func (term terminal) start(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestApplyAtATerminalAsksAndShowsABarWhenItTakesLong(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 30, "")
 	proxy := newProxy(t, 40*time.Millisecond)
 	term := newTerminal(t)
 	cmd := f.command(proxy.Addr(), "apply", "--parallel", "1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	term.start(t, cmd)
 	term.await(t, "To apply 30 changes (30 to create), type yes: ")
 	fmt.Fprintln(term.user, "yes")
 	term.await(t, "] 25 of 30")
@@ -106,16 +112,10 @@ func TestEndOfInputAtThePromptEndsTheLine(t *testing.T) {
 	f := newFixture(t, 1, "")
 	term := newTerminal(t)
 	cmd := f.command(servers.Connect(), "apply")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	term.start(t, cmd)
 	term.await(t, "type yes: ")
 	fmt.Fprint(term.user, "\x04")
-	_ = cmd.Wait() // the code tells
-	if got := cmd.ProcessState.ExitCode(); got != 7 {
-		t.Errorf("code %d, want 7", got)
-	}
+	endsWith(t, cmd, term.screen, 7)
 	term.await(t, "type yes: \nmuster: declined")
 }
 
@@ -123,45 +123,25 @@ func TestInterruptAtThePromptChangesNothing(t *testing.T) {
 	f := newFixture(t, 1, "")
 	term := newTerminal(t)
 	cmd := f.command(servers.Connect(), "apply")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	term.start(t, cmd)
 	term.await(t, "type yes: ")
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // the code tells
-	if got := cmd.ProcessState.ExitCode(); got != 130 {
-		t.Errorf("code %d, want 130\n%s", got, term)
-	}
+	sendSignal(t, cmd, syscall.SIGINT)
+	endsWith(t, cmd, term.screen, 130)
 	expect(t, result(f.command(servers.Connect(), "plan")), 0, "Plan: 1 to create")
 }
 
 func TestWatchRedrawsATerminal(t *testing.T) {
 	f := newFixture(t, 1, "")
-	if out, err := f.command(servers.Connect(), "apply", "--yes").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	f.mustApply(t)
 	term := newTerminal(t)
 	cmd := f.command(servers.Connect(), "status", "--watch")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	term.start(t, cmd)
 	term.await(t, "/j0  ready")
 	f.write(t, 2, "")
-	if out, err := f.command(servers.Connect(), "apply", "--yes").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	f.mustApply(t)
 	term.await(t, "/j1  ready")
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // the code tells
-	if got := cmd.ProcessState.ExitCode(); got != 143 {
-		t.Errorf("code %d, want 143", got)
-	}
+	sendSignal(t, cmd, syscall.SIGTERM)
+	endsWith(t, cmd, term.screen, 143)
 	if n := strings.Count(term.String(), "\x1b[H\x1b[2J"); n != 2 {
 		t.Errorf("drawn %d times, want 2:\n%q", n, term)
 	}
@@ -224,9 +204,7 @@ func TestCompletionInBash(t *testing.T) {
 	}
 	f := newFixture(t, 2, "")
 	quiet := filepath.Join(t.TempDir(), "inputrc")
-	if err := os.WriteFile(quiet, []byte("set bell-style none\nset enable-bracketed-paste off\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, quiet, "set bell-style none\nset enable-bracketed-paste off\n")
 	term := newTerminal(t)
 	cmd := exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "-i")
 	cmd.Dir = f.dir
@@ -234,11 +212,8 @@ func TestCompletionInBash(t *testing.T) {
 		"PATH=" + bin + ":" + os.Getenv("PATH"), "MUSTER_SERVERS=" + servers.Connect(),
 		"PS1=ready> ", "TERM=dumb", "HOME=" + f.dir, "INPUTRC=" + quiet,
 	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = term.tty, term.tty, term.tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	term.start(t, cmd)
 	step := func(typed, seen string) {
 		t.Helper()
 		fmt.Fprint(term.user, typed)

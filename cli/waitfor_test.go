@@ -78,9 +78,7 @@ func TestWaitKnowsHowARemovedJobEnded(t *testing.T) {
 	}{
 		"completed": {
 			func(t *testing.T, f fixture, worker *exec.Cmd) {
-				if err := os.WriteFile(filepath.Join(f.dir, "go"), nil, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				write(t, filepath.Join(f.dir, "go"), "")
 			}, exitcode.Done, "/once is completed.", 0,
 		},
 		"terminated": {
@@ -105,21 +103,14 @@ job "once" {
 `, f.root))
 			f.mustApply(t)
 			worker := f.worker(servers.Connect(), "once", "w", "--", "/bin/sh", "-c", "until [ -e go ]; do sleep 0.05; done")
-			startOnScreen(t, worker)
+			own := startOnScreen(t, worker)
 			wait := f.command(servers.Connect(), "wait", "once", "--for", "completed")
 			seen := startOnScreen(t, wait)
 			seen.await(t, "running (1 of 1 joined")
-			if err := wait.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			sendSignal(t, wait, syscall.SIGSTOP)
 			c.end(t, f, worker)
-			_ = worker.Wait()
-			if code := worker.ProcessState.ExitCode(); code != c.workerCode {
-				t.Errorf("the worker's code is %d", code)
-			}
-			if err := wait.Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
+			endsWith(t, worker, own, c.workerCode)
+			sendSignal(t, wait, syscall.SIGCONT)
 			_ = wait.Wait()
 			if code := wait.ProcessState.ExitCode(); code != c.code || !strings.Contains(seen.String(), c.says) {
 				t.Errorf("code %d\n%s", code, seen)
@@ -139,10 +130,7 @@ func TestWaitWithoutAServerAtItsEnd(t *testing.T) {
 	seen.await(t, "ready (0 of 2 joined")
 	proxy.Refuse(true)
 	proxy.Cut()
-	_ = wait.Wait() // the code tells
-	if code := wait.ProcessState.ExitCode(); code != exitcode.Unreachable {
-		t.Errorf("code %d\n%s", code, seen)
-	}
+	endsWith(t, wait, seen, exitcode.Unreachable)
 	seen.await(t, "no server of ZooKeeper answers")
 }
 
@@ -177,9 +165,7 @@ func TestWatchOutlivesAnOutage(t *testing.T) {
 			expect(t, result(f.worker(servers.Connect(), "j0", "w", "-q", "--", "/bin/false")), 1, "")
 			proxy.Refuse(false)
 			seen.await(t, c.stale)
-			if err := watch.Process.Signal(os.Interrupt); err != nil {
-				t.Fatal(err)
-			}
+			sendSignal(t, watch, os.Interrupt)
 			_ = watch.Wait() // the code tells
 			if code := watch.ProcessState.ExitCode(); code != 130 || strings.Count(seen.String(), remark) != c.remarks {
 				t.Errorf("code %d\n%s", code, seen)

@@ -3,7 +3,6 @@ package cli_test
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -51,9 +50,7 @@ MUSTER_ROOT=` + f.root + "\nends b1\n"
 	f.completed("b2", []byte("two"))
 	f.awaitLog("ends b2", 1)
 	f.ended("b2")
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	sendSignal(t, cmd, syscall.SIGTERM)
 	endsWith(t, cmd, seen, 143)
 	seen.await(t, "muster: exit 143 is muster's: stopped by SIGTERM; w of "+f.root+"/primes has left")
 }
@@ -120,8 +117,8 @@ func TestWatcherDies(t *testing.T) {
 			}
 			if fault == 0 {
 				proxy.Hang(true)
-			} else if err := first.Process.Signal(fault); err != nil {
-				t.Fatal(err)
+			} else {
+				sendSignal(t, first, fault)
 			}
 			f.ended("b")
 			gone(t, pids)
@@ -205,32 +202,17 @@ func TestWatcherHealth(t *testing.T) {
 	f := newQueueFixture(t, "attempts = 1")
 	f.duty("collect", `[ $MUSTER_BATCH = good ]`)
 	_, seen := f.watcher(servers.Connect(), "w", "collect", "--http", "127.0.0.1:0")
-	seen.await(t, "health is served at http://")
-	_, rest, _ := strings.Cut(seen.String(), "health is served at ")
-	url, _, _ := strings.Cut(rest, "\n")
-	get := func(path string) (int, string) {
-		t.Helper()
-		response, err := http.Get(url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return response.StatusCode, string(body)
-	}
-	if code, _ := get("/live"); code != http.StatusOK {
+	url := health(t, seen)
+	if code, _ := httpGet(url + "/live"); code != http.StatusOK {
 		t.Errorf("/live: %d", code)
 	}
-	rig.Await(t, "ready", func() bool { code, _ := get("/ready"); return code == http.StatusOK })
+	rig.Await(t, "ready", func() bool { code, _ := httpGet(url + "/ready"); return code == http.StatusOK })
 	f.completed("good", []byte("1"))
 	f.ended("good")
 	f.completed("bad", []byte("1"), []byte("dead"))
 	f.submit("waits", []byte("1"), []byte("2"), []byte("3"))
 	rig.Await(t, "the failed try", func() bool { return f.inRedis("bad").Tries == 1 })
-	_, metrics := get("/metrics")
+	_, metrics := httpGet(url + "/metrics")
 	of := fmt.Sprintf(`{queue="primes",root=%q} `, f.root)
 	for _, line := range []string{
 		"muster_queue_redis" + of + "1", "muster_queue_batches" + of + "2", "muster_queue_depth" + of + "3",
@@ -246,32 +228,37 @@ func TestWatcherHealth(t *testing.T) {
 	}
 }
 
-// TestWatcherUsage: what is wrong is said with what to do, and nothing is started.
-func TestWatcherUsage(t *testing.T) {
+// TestUsageOfQueueProcesses: what is wrong is said with what to do, and nothing is started.
+func TestUsageOfQueueProcesses(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 0, "")
 	for args, c := range map[string]struct {
 		code int
 		text string
 	}{
-		"":                                      {64, "watcher needs the name of a queue"},
-		"-- /bin/cat":                           {64, "watcher needs the name of a queue"},
-		"primes":                                {64, "needs a command after --"},
-		"primes /bin/cat":                       {64, `put -- before the command: "/bin/cat" stands before it`},
-		"primes --":                             {64, "needs a command after --"},
-		"a/b -- /bin/cat":                       {64, "a queue name may hold"},
-		"primes --root x -- /bin/cat":           {64, "root:"},
-		"primes --grace -1s -- /bin/cat":        {64, "a duration is not negative"},
-		"primes --identity / -- /bin/cat":       {64, "--identity"},
-		"primes -- there-is-no-such-":           {127, "there-is-no-such-"},
-		"primes --http 127.0.0.1:x -- /bin/cat": {64, "give --http an address of this machine"},
-		"/none/primes --join-timeout 300ms -- /bin/cat":        {74, "no such queue"},
-		"primes --join-timeout 300ms --root /none -- /bin/cat": {74, "no such queue"},
+		"executor":                                      {64, "executor needs the name of a queue"},
+		"watcher -- /bin/cat":                           {64, "watcher needs the name of a queue"},
+		"watcher primes":                                {64, "needs a command after --"},
+		"watcher primes /bin/cat":                       {64, `put -- before the command: "/bin/cat" stands before it`},
+		"watcher primes --":                             {64, "needs a command after --"},
+		"watcher a/b -- /bin/cat":                       {64, "a queue name may hold"},
+		"watcher primes --root x -- /bin/cat":           {64, "root:"},
+		"watcher primes --grace -1s -- /bin/cat":        {64, "a duration is not negative"},
+		"watcher primes --identity / -- /bin/cat":       {64, "--identity"},
+		"watcher primes --http 127.0.0.1:x -- /bin/cat": {64, "give --http an address of this machine"},
+		"executor primes --parallel 0 -- cat":           {64, "--parallel 0 is not between 1 and 1000"},
+		"executor primes --max-tasks -1 -- cat":         {64, "--max-tasks -1 is negative"},
+		"executor primes --lines=xml -- cat":            {64, `--lines "xml" is none of`},
+		"executor primes -- there-is-no-such-":          {127, "there-is-no-such-"},
+		"watcher primes -- there-is-no-such-":           {127, "there-is-no-such-"},
+
+		"executor primes --join-timeout 4s --root /none -- cat":        {74, "no such queue"},
+		"watcher /none/primes --join-timeout 300ms -- /bin/cat":        {74, "no such queue"},
+		"watcher primes --join-timeout 300ms --root /none -- /bin/cat": {74, "no such queue"},
 	} {
-		cmd := f.command(servers.Connect(), append([]string{"watcher"}, strings.Fields(args)...)...)
-		out, _ := cmd.CombinedOutput() // the code says it
-		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.text) {
-			t.Errorf("watcher %s: exit %d, want %d and %q:\n%s", args, code, c.code, c.text, out)
+		got := result(f.command(servers.Connect(), strings.Fields(args)...))
+		if got.code != c.code || !strings.Contains(got.stderr, c.text) {
+			t.Errorf("%s: %+v, want %d and %q", args, got, c.code, c.text)
 		}
 	}
 }
