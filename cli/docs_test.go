@@ -170,8 +170,8 @@ func TestFarMoreClaimsThanWorkers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 1, "")
 	f.mustApply(t)
-	s := groupTest{f, t}.session()
-	run := groupTest{f, t}.runOf(s)
+	s := rig.Dial(t, 0, servers.Addrs()...)
+	run := znode.Run(f.root, f.generationOf(t, s, job.Kind(), "j0"))
 	acl := zkconn.World(zkconn.PermAll)
 	var ops []zkconn.Op
 	for _, folder := range []string{"id", "by", "end", "barrier"} {

@@ -126,66 +126,6 @@ func (f groupFixture) runs(s *zkconn.Session, duty string) []member.RunRecord {
 	return runs
 }
 
-// TestMemberEndsWithTheCodeThatSaysWhy it has not joined.
-func TestMemberEndsWithTheCodeThatSaysWhy(t *testing.T) {
-	t.Parallel()
-	f := newGroupFixture(t, `leader "main" {}`)
-	f.duty("main", obedient)
-	f.memberWithDuties(servers.Connect(), "a", "1.0.0")
-	for name, c := range map[string]struct {
-		code int
-		text string
-		args string
-	}{
-		"version":     {64, `not a version: "new"`, "--group shop --version new"},
-		"no_version":  {64, "--version is missing", "--group shop"},
-		"no_group":    {64, "--group: ", "--version 1"},
-		"no_command":  {64, "--can is for the command", "--group shop --version 1 --can main"},
-		"no_duties":   {64, "--duties: ", "--group shop --version 1 --duties nowhere"},
-		"address":     {64, `"7000" is not HOST:PORT`, "--group shop --version 1 --address 7000"},
-		"not_there":   {74, "no such group", "--group x --version 1 --join-timeout 1s"},
-		"wait_held":   {72, "another process holds", "--group shop --version 1 --join-timeout 1s"},
-		"held":        {72, "another process holds", "--group shop --version 1 --takeover fail"},
-		"not_found":   {127, "nowhere", "--group shop --version 1 -- ./nowhere"},
-		"unreachable": {8, "", "--group shop --version 1 --join-timeout 1s --servers " + refusingAddr},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			args := append([]string{"member", "--root", f.root, "--identity", "a"}, strings.Fields(c.args)...)
-			got := result(f.command(servers.Connect(), args...))
-			if got.code != c.code || !strings.Contains(got.stderr, c.text) {
-				t.Errorf("got %d, want %d and %q:\n%s", got.code, c.code, c.text, got.stderr)
-			}
-		})
-	}
-}
-
-// TestFilesThatAreNoDuties are named: not executable, no name of a duty, no file. Hidden files are nothing.
-func TestFilesThatAreNoDuties(t *testing.T) {
-	t.Parallel()
-	f := newGroupFixture(t, `leader "main" {}`)
-	f.duty("main", obedient)
-	f.duty("a:b", obedient)
-	f.duty(".hidden", obedient)
-	dir := filepath.Join(f.dir, "duties")
-	for _, err := range []error{
-		os.WriteFile(filepath.Join(dir, "README"), []byte("x"), 0o644), os.Mkdir(filepath.Join(dir, "lib"), 0o755),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, seen := f.memberWithDuties(servers.Connect(), "a", "1.0.0")
-	f.awaitLog("begins a", 1)
-	for _, text := range []string{"README is no duty of this member: it is not executable", "lib is no duty",
-		"a:b is no duty"} {
-		seen.await(t, text)
-	}
-	if strings.Contains(seen.String(), "hidden") {
-		t.Errorf("a hidden file is named:\n%s", seen)
-	}
-}
-
 // A guard that is frozen does not do what its member says. So the member does it.
 
 // TestFrozenGuardOfAMemberThatIsCutOff: the command ends before another member has the duty.
@@ -474,27 +414,6 @@ func TestHealthOfAMember(t *testing.T) {
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("no %q in\n%s", want, metrics)
-		}
-	}
-}
-
-// TestOutsideOfAMember there is nobody to ask.
-func TestOutsideOfAMember(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		code int
-		text string
-		env  []string
-		args []string
-	}{
-		{64, "works inside a member's command", nil, []string{"duty", "main"}},
-		{64, "works inside a member's command", nil, []string{"ready"}},
-		{64, "there is no command after --", nil, []string{"duty", "main", "--"}},
-		{1, "does not answer", []string{"MUSTER_SOCKET=/nowhere"}, []string{"duty", "main"}},
-		{1, "does not answer", []string{"MUSTER_SOCKET=/nowhere"}, []string{"duty", "main", "--", "true"}},
-	} {
-		if got := run(t, c.env, c.args...); got.code != c.code || !strings.Contains(got.stderr, c.text) {
-			t.Errorf("%q: %+v", c.args, got)
 		}
 	}
 }

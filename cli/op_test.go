@@ -7,12 +7,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/member"
-	"muster/sim/rig"
 	"muster/sim/soak"
 )
 
@@ -182,122 +179,4 @@ while :; do sleep 0.2; done`)
 		errors, _ := os.ReadFile(filepath.Join(f.dir, "errors"))
 		t.Errorf("codes (-want +got):\n%s\n%s", d, errors)
 	}
-}
-
-// TestStateIsReadByAnybody: outside of a command, from ZooKeeper. Nobody else writes.
-func TestStateIsReadByAnybody(t *testing.T) {
-	t.Parallel()
-	f := newGroupFixture(t, `leader "main" {}`)
-	f.duty("main", `echo hello | muster state put greeting
-muster op o -- sh -c 'muster step one -- true; exit 3'
-say end
-while :; do sleep 0.2; done`)
-	f.memberWithDuties(servers.Connect(), "a", "1.0.0")
-	f.awaitLog("end\n", 1)
-	of := []string{"--group", "shop", "--duty", "main", "--root", f.root}
-	for name, c := range map[string]struct {
-		args []string
-		code int
-		text string
-	}{
-		"get":      {append([]string{"state", "get", "greeting"}, of...), 0, "hello\n"},
-		"list":     {append([]string{"state", "list"}, of...), 0, "greeting  6  2"},
-		"json":     {append([]string{"state", "list", "--json"}, of...), 0, `"bytes": 6`},
-		"no_key":   {append([]string{"state", "get", "nothing"}, of...), 74, "no such key"},
-		"ops":      {append([]string{"op", "list"}, of...), 0, "o  1 of 1 steps  run 1"},
-		"no_group": {[]string{"state", "list", "--group", "x", "--duty", "main", "--root", f.root}, 74, "no such group"},
-		"no_duty":  {[]string{"state", "list", "--group", "shop"}, 64, "--group needs --duty"},
-		"not_declared": {
-			[]string{"state", "list", "--group", "shop", "--duty", "mian", "--root", f.root}, 74, "no such duty: mian",
-		},
-		"no_duty_to_get": {
-			[]string{"state", "get", "--group", "shop", "--duty", "mian", "--root", f.root, "k"}, 74, "did you mean main?",
-		},
-		"no_duty_to_follow": {[]string{"follow", f.root + "/shop/mian", "--once"}, 74, "no such duty"},
-		"outside":           {[]string{"state", "put", "k"}, 64, "works inside the command of a duty"},
-		"inside":            {[]string{"state", "get", "k"}, 64, "needs --group and --duty"},
-		"op":                {[]string{"op", "o", "--", "true"}, 64, "works inside the command of a duty"},
-		"no_dash":           {[]string{"op", "o", "true"}, 64, "muster op needs"},
-		"step":              {[]string{"step", "s", "true"}, 64, "muster step needs"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := result(f.command(servers.Connect(), c.args...))
-			if got.code != c.code || !strings.Contains(got.stdout+got.stderr, c.text) {
-				t.Errorf("got %+v, want %d and %q", got, c.code, c.text)
-			}
-		})
-	}
-}
-
-// groupTest is a group "shop" in a root of its own: leaders main and spare, cron nightly.
-type groupTest struct {
-	fixture
-	t *testing.T
-}
-
-func newGroupTest(t *testing.T) groupTest {
-	t.Helper()
-	f := newFixture(t, 0, "")
-	f.write(t, 0, `
-group "shop" {
-  root   = "`+f.root+`"
-  settle = "1s"
-  leader "main" {}
-  leader "spare" {
-    versions = ">= 2.0"
-  }
-  cron "nightly" {
-    schedule = "0 2 * * *"
-  }
-}
-`)
-	g := groupTest{f, t}
-	g.expect(0, "", "apply", "--yes")
-	return g
-}
-
-// run runs a command in the directory of the configuration.
-func (g groupTest) run(args ...string) outcome {
-	g.t.Helper()
-	env := []string{"MUSTER_SERVERS=" + servers.Connect(), "USER=ann"}
-	return run(g.t, env, append([]string{"-C", g.dir}, args...)...)
-}
-
-// expect runs a command and checks its code, and that it printed a text.
-func (g groupTest) expect(code int, text string, args ...string) outcome {
-	g.t.Helper()
-	got := g.run(args...)
-	if got.code != code || !strings.Contains(got.stdout+got.stderr, text) {
-		g.t.Errorf("%q: %d, want %d and %q:\n%s%s", args, got.code, code, text, got.stdout, got.stderr)
-	}
-	return got
-}
-
-// until runs a command until it prints a text.
-func (g groupTest) until(text string, args ...string) {
-	g.t.Helper()
-	var got outcome
-	for late := time.Now().Add(2 * time.Minute); time.Now().Before(late); {
-		if got = g.run(args...); strings.Contains(got.stdout, text) {
-			return
-		}
-	}
-	g.t.Fatalf("%q never printed %q:\n%s%s", args, text, got.stdout, got.stderr)
-}
-
-// join joins as a member that holds what it is given, and hands it over when it is asked to.
-func (g groupTest) join(identity, version string, can ...string) *member.Member {
-	g.t.Helper()
-	s := rig.Dial(g.t, 10*time.Second, servers.Addrs()...)
-	m, err := member.Join(g.t.Context(), s, member.Config{
-		Root: g.root, Group: "shop", Identity: identity, Version: version, Can: can, Address: "127.0.0.1:7000",
-	})
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	g.t.Cleanup(func() { m.Leave() })
-	for _, duty := range can {
-		go holdFor(m, duty)
-	}
-	return m
 }

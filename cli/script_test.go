@@ -335,13 +335,15 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 //	zk delete PATH                     with everything below it
 //	zk remove PATH                     a job, as muster deletes it
 //	zk lose PATH PART                  of the generation of a job or group, such as gate or id; "" is all of it
+//	zk spoil PATH PART TEXT            set a part of the generation, such as gate
+//	zk block PATH PART PREFIX          create what the next sequential znode below a part of the generation would be
 //	zk forbid PATH                     nobody may read it
 //	zk closed PATH                     create an empty one that everybody may only read
 //	zk complete PATH IDENTITY          as a worker whose command ended well; its live znode may be gone
 func cmdZK(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: zk print|tree|writes|set|create|ephemeral|edit|delete|remove|lose|forbid|closed|complete " +
-			"PATH [ARGS]")
+		ts.Fatalf("usage: zk print|tree|writes|set|create|ephemeral|edit|delete|remove|lose|spoil|block|forbid|closed|" +
+			"complete PATH [ARGS]")
 	}
 	z := znodes{ts, ts.Value(sessionKey{}).(*zkconn.Session)}
 	text := ""
@@ -372,8 +374,15 @@ func cmdZK(ts *testscript.TestScript, neg bool, args []string) {
 	case "remove":
 		z.remove(path)
 	case "lose":
-		root, _, rec := z.record(path)
-		z.delete(strings.TrimSuffix(resource.Join(znode.Run(root, rec.Generation), text), "/"))
+		z.delete(strings.TrimSuffix(z.part(path, text), "/"))
+	case "spoil":
+		_, err := z.s.Set(context.Background(), z.part(path, args[2]), []byte(args[3]), -1)
+		ts.Check(err)
+	case "block":
+		stat, _, err := z.s.Exists(context.Background(), z.part(path, args[2]))
+		ts.Check(err)
+		next := fmt.Sprintf("/%s%010d", args[3], stat.Cversion+1)
+		z.create(z.part(path, args[2])+next, "garbage", zkconn.Persistent)
 	case "closed":
 		z.create(path, "", zkconn.Persistent, zkconn.World(zkconn.PermRead)...)
 	case "forbid":

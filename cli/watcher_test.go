@@ -228,41 +228,6 @@ func TestWatcherHealth(t *testing.T) {
 	}
 }
 
-// TestUsageOfQueueProcesses: what is wrong is said with what to do, and nothing is started.
-func TestUsageOfQueueProcesses(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, 0, "")
-	for args, c := range map[string]struct {
-		code int
-		text string
-	}{
-		"executor":                                      {64, "executor needs the name of a queue"},
-		"watcher -- /bin/cat":                           {64, "watcher needs the name of a queue"},
-		"watcher primes":                                {64, "needs a command after --"},
-		"watcher primes /bin/cat":                       {64, `put -- before the command: "/bin/cat" stands before it`},
-		"watcher primes --":                             {64, "needs a command after --"},
-		"watcher a/b -- /bin/cat":                       {64, "a queue name may hold"},
-		"watcher primes --root x -- /bin/cat":           {64, "root:"},
-		"watcher primes --grace -1s -- /bin/cat":        {64, "a duration is not negative"},
-		"watcher primes --identity / -- /bin/cat":       {64, "--identity"},
-		"watcher primes --http 127.0.0.1:x -- /bin/cat": {64, "give --http an address of this machine"},
-		"executor primes --parallel 0 -- cat":           {64, "--parallel 0 is not between 1 and 1000"},
-		"executor primes --max-tasks -1 -- cat":         {64, "--max-tasks -1 is negative"},
-		"executor primes --lines=xml -- cat":            {64, `--lines "xml" is none of`},
-		"executor primes -- there-is-no-such-":          {127, "there-is-no-such-"},
-		"watcher primes -- there-is-no-such-":           {127, "there-is-no-such-"},
-
-		"executor primes --join-timeout 4s --root /none -- cat":        {74, "no such queue"},
-		"watcher /none/primes --join-timeout 300ms -- /bin/cat":        {74, "no such queue"},
-		"watcher primes --join-timeout 300ms --root /none -- /bin/cat": {74, "no such queue"},
-	} {
-		got := result(f.command(servers.Connect(), strings.Fields(args)...))
-		if got.code != c.code || !strings.Contains(got.stderr, c.text) {
-			t.Errorf("%s: %+v, want %d and %q", args, got, c.code, c.text)
-		}
-	}
-}
-
 // TestWatcherStartsTheNextBatch: with the batch's id in that of the next one, a command that runs twice submits once.
 func TestWatcherStartsTheNextBatch(t *testing.T) {
 	t.Parallel()

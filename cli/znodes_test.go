@@ -129,6 +129,12 @@ func (z znodes) record(p string) (root, at string, rec resource.Record) {
 	return root, at, rec
 }
 
+// part is the path of a part of the generation of a job, group or queue.
+func (z znodes) part(p, name string) string {
+	root, _, rec := z.record(p)
+	return resource.Join(znode.Run(root, rec.Generation), name)
+}
+
 // remove deletes a job as apply does if it is no longer declared.
 func (z znodes) remove(jobPath string) {
 	root, at, rec := z.record(jobPath)
