@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"muster/dev/zkserver"
 	"muster/member"
 	"muster/resource/group"
@@ -20,42 +18,6 @@ import (
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
-
-// TestMemberRunsTheCommandOfALeader: with the environment that the documentation lists, until it is stopped.
-func TestMemberRunsTheCommandOfALeader(t *testing.T) {
-	t.Parallel()
-	f := newGroupFixture(t, `leader "main" {}`)
-	f.duty("main", `env | grep ^MUSTER_ | grep -v -e SERVERS -e LOG= | sort | while read -r line; do say "$line"; done
-`+obedient)
-	cmd, seen := f.memberWithDuties(servers.Connect(), "a", "2.1.0")
-	f.awaitLog("begins a", 1)
-	var names []string
-	for line := range strings.Lines(f.logged()) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		switch name {
-		case "MUSTER_EPOCH", "MUSTER_SOCKET":
-			value = map[bool]string{true: "set", false: "empty"}[value != ""]
-		}
-		if strings.HasPrefix(name, "MUSTER_") {
-			names = append(names, name+"="+value)
-		}
-	}
-	want := []string{
-		"MUSTER_ADDRESS=127.0.0.1:7000", "MUSTER_DUTY=main", "MUSTER_EPOCH=set", "MUSTER_GROUP=shop",
-		"MUSTER_IDENTITY=a", "MUSTER_ROOT=" + f.root,
-		"MUSTER_SOCKET=set", "MUSTER_VERSION=2.1.0",
-	}
-	if d := cmp.Diff(want, names); d != "" {
-		t.Errorf("environment (-want +got):\n%s", d)
-	}
-	sendSignal(t, cmd, syscall.SIGTERM)
-	endsWith(t, cmd, seen, 143)
-	if log := f.logged(); !strings.Contains(log, "asked a\nends a\n") {
-		t.Errorf("the command was not ended in order:\n%s", log)
-	}
-	seen.await(t, "muster: exit 143 is muster's: stopped by SIGTERM while no command ran; a of "+
-		f.root+"/shop has left")
-}
 
 // TestDutyIsHandedOver to a newer version: the old command, of the duty or of "muster duty", has ended before the new
 // one begins.
@@ -80,19 +42,6 @@ func TestDutyIsHandedOver(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestLeaderThatFailsIsBlamed: another member gets the duty.
-func TestLeaderThatFailsIsBlamed(t *testing.T) {
-	t.Parallel()
-	f := newGroupFixture(t, `leader "main" {}`)
-	f.duty("main", `say begins $MUSTER_IDENTITY
-[ $MUSTER_IDENTITY != a ] || exit 3
-while :; do sleep 0.1; done`)
-	f.memberWithDuties(servers.Connect(), "a", "1.0.0")
-	f.awaitLog("begins a", 1)
-	f.memberWithDuties(servers.Connect(), "b", "1.0.0")
-	f.awaitLog("begins b", 1)
 }
 
 // TestMemberRunsTicks: with the tick in the environment; the output is kept, and goes on to the member's.

@@ -2,13 +2,10 @@ package cli_test
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"muster/sim/soak"
 )
@@ -92,91 +89,5 @@ echo out-$1`)
 	got := result(f.command(servers.Connect(), "op", "list", "--group", "shop", "--duty", "main", "--root", f.root))
 	if got.code != 0 || got.stdout != "" {
 		t.Errorf("open operations: %+v", got)
-	}
-}
-
-// TestCodesOfStateAndOperations: what each command ends with, inside the command of a duty.
-func TestCodesOfStateAndOperations(t *testing.T) {
-	t.Parallel()
-	f := newGroupFixture(t, `leader "main" {}`)
-	f.declareWith("20s", `leader "main" {}`) // when a session is lost, the script begins again
-	f.script("steps.sh", `muster step s -- echo recorded
-muster step s -- echo recorded 2>/dev/null; say step twice $?
-muster step large -- head -c 65537 /dev/zero >/dev/null 2>&1; say large output $?
-muster step largest -- head -c 65536 /dev/zero | wc -c | while read -r n; do say $n bytes; done
-muster step fails -- sh -c 'exit 9'; say step that fails $?
-muster op o -- true 2>/dev/null; say second runner $?
-muster op abort o 2>/dev/null; say abort while it runs $?
-exit $CODE`)
-	f.script("other.sh", `[ "$(muster step s -- echo recorded)" = recorded ] && say adopted`)
-	f.duty("main", `t() { name=$1; shift; "$@" 2>> errors; say "$name" $?; }
-t get-none muster state get k
-printf 'a\0b' | muster state put k; say put $?
-[ "$(muster state get k | od -An -c | tr -d ' ')" = 'a\0b' ] && say same bytes
-head -c 16777217 /dev/zero > big; t too-large muster state put k big
-head -c 300000 /dev/zero > file; t put-file muster state put other file
-muster state get other | cmp - file && say same file
-muster state list | awk '{print $1, $2, $4}' | while read -r line; do say listed $line; done
-t bad-key muster state put a/b file
-t no-file muster state put k nowhere
-MUSTER_EPOCH=1 t former muster state put k file
-MUSTER_EPOCH=x t no-epoch muster state put k file
-t rm muster state rm other
-t rm-again muster state rm other
-t no-op muster op abort o
-t step-outside muster step s -- true
-CODE=5 t open muster op o -- sh steps.sh
-CODE=6 t other-environment muster op o -- sh steps.sh
-t other-script muster op o -- sh other.sh
-t list muster op list
-t adopt muster op o --adopt -- sh other.sh
-t closed muster op abort o
-t not-found muster op o -- ./nowhere
-CODE=5 t open-again muster op o -- sh steps.sh
-MUSTER_EPOCH=1 t former-op muster op o -- true
-t abort muster op abort o
-say end
-while :; do sleep 0.2; done`)
-	_, seen := f.memberWithDuties(servers.Connect(), "a", "1.0.0")
-	f.awaitLog("end\n", 1)
-	once := "step twice 64\nlarge output 73\n65536 bytes\nstep that fails 9\nsecond runner 6\nabort while it runs 6\n"
-	want := "get-none 74\nput 0\nsame bytes\ntoo-large 73\nput-file 0\nsame file\nlisted k 3 a\nlisted other 300000 a\n" +
-		"bad-key 64\nno-file 1\nformer 72\nno-epoch 64\nrm 0\nrm-again 74\nno-op 74\nstep-outside 64\n" +
-		once + "open 5\n" + once + "other-environment 6\nother-script 7\nlist 0\nadopted\nadopt 0\nclosed 74\n" +
-		"not-found 127\n" + once + "open-again 5\nformer-op 72\nabort 0\nend\n"
-	if d := cmp.Diff(want, f.logged()); d != "" {
-		errors, _ := os.ReadFile(filepath.Join(f.dir, "errors"))
-		t.Errorf("codes (-want +got):\n%s\n%s", d, errors)
-	}
-	if out := seen.String(); strings.Count(out, "recorded\n") != 3 {
-		t.Errorf("the output of a step was not passed on, or not printed again:\n%s", out)
-	}
-}
-
-// TestAnOperationWhoseScriptCannotBeExecutedEnds: nothing of it was done, so any script may begin it. One with a step
-// that has begun stays open.
-func TestAnOperationWhoseScriptCannotBeExecutedEnds(t *testing.T) {
-	t.Parallel()
-	f := newGroupFixture(t, `leader "main" {}`)
-	f.declareWith("20s", `leader "main" {}`) // when a session is lost, the script begins again
-	f.duty("main", `t() { name=$1; shift; "$@" 2>> errors; say "$name" $?; say open $(muster op list | cut -d' ' -f1); }
-echo nonsense > program; chmod +x program
-printf '#!/nowhere/sh\n' > script; chmod +x script
-t no-program muster op a -- ./program
-t no-interpreter muster op b -- ./script
-t in-its-script muster op c -- sh -c 'exit 126'
-t not-found-in-it muster op d -- sh -c './nowhere'
-t other-script muster op a -- true
-t begun muster op e -- sh -c 'muster step s -- true; ./nowhere'
-t resumed muster op e --adopt -- ./program
-say end
-while :; do sleep 0.2; done`)
-	f.memberWithDuties(servers.Connect(), "a", "1.0.0")
-	f.awaitLog("end\n", 1)
-	want := "no-program 126\nopen\nno-interpreter 127\nopen\nin-its-script 126\nopen\nnot-found-in-it 127\nopen\n" +
-		"other-script 0\nopen\nbegun 127\nopen e\nresumed 126\nopen e\nend\n"
-	if d := cmp.Diff(want, f.logged()); d != "" {
-		errors, _ := os.ReadFile(filepath.Join(f.dir, "errors"))
-		t.Errorf("codes (-want +got):\n%s\n%s", d, errors)
 	}
 }
