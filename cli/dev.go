@@ -131,10 +131,8 @@ func (o devOptions) startZooKeeper(ctx context.Context) (devZooKeeper, error) {
 		return z, startErr
 	case missing:
 		return devZooKeeper{}, &problem{nil, err, "one server, in memory, needs nothing: muster dev --embedded"}
-	case errors.Is(err, context.Canceled), errors.Is(err, syscall.EADDRINUSE):
-		return devZooKeeper{}, err
-	case portDenied(err):
-		return devZooKeeper{}, errPortDenied(err)
+	case isAny(err, context.Canceled, syscall.EADDRINUSE, new(*net.OpError)): // another ZooKeeper helps nothing
+		return devZooKeeper{}, portError(err)
 	}
 	return devZooKeeper{}, &problem{nil, err, "one in memory needs no Java: muster dev --embedded"}
 }
@@ -143,11 +141,7 @@ func (o devOptions) startZooKeeper(ctx context.Context) (devZooKeeper, error) {
 func (o devOptions) startEmbedded() (devZooKeeper, error) {
 	l, err := net.Listen("tcp", daemon.Loopback(o.port))
 	if err != nil {
-		err = fmt.Errorf("zookeeper: %w", err)
-		if portDenied(err) {
-			err = errPortDenied(err)
-		}
-		return devZooKeeper{}, err
+		return devZooKeeper{}, portError(fmt.Errorf("zookeeper: %w", err))
 	}
 	m := zkmodel.New(zkmodel.Options{
 		MinTimeout: zkserver.MinSessionTimeout, MaxTimeout: zkserver.MaxSessionTimeout,
@@ -183,11 +177,10 @@ func (o devOptions) ports() []int {
 	return ports
 }
 
-// portDenied reports whether only root may use the port.
-func portDenied(err error) bool {
-	return errors.As(err, new(*net.OpError)) && errors.Is(err, syscall.EACCES)
-}
-
-func errPortDenied(err error) error {
-	return &problem{nil, err, "a port from 1024 on: muster dev --port 2181"}
+// portError says which ports need no permission, if only root may use the one that was asked for.
+func portError(err error) error {
+	if errors.As(err, new(*net.OpError)) && errors.Is(err, syscall.EACCES) {
+		return &problem{nil, err, "a port from 1024 on: muster dev --port 2181"}
+	}
+	return err
 }

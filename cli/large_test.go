@@ -164,7 +164,7 @@ func TestWhatNeedsNoServerMakesNoConnection(t *testing.T) {
 	if got.code != 8 || calls.Load() == 0 {
 		t.Errorf("plan: %+v, %d connections", got, calls.Load())
 	}
-	if after, err := os.ReadFile(plan); err != nil || string(after) != string(saved) {
+	if after, err := os.ReadFile(plan); err != nil || string(after) != saved {
 		t.Errorf("the plan file was changed: %v", err)
 	}
 }
