@@ -64,30 +64,6 @@ func numbered(n int) (payloads [][]byte, want map[int64]string) {
 	return payloads, want
 }
 
-// TestExecutor: a process a task, with the environment that the documentation lists, and without what is secret.
-func TestExecutor(t *testing.T) {
-	t.Parallel()
-	f := newQueueFixture(t, "attempts = 2")
-	f.duty("do", `case $1 in
-fail) echo "disk $MUSTER_ATTEMPT is full" >&2; exit 3;;
-never) exit 65;;
-env) env | grep ^MUSTER_ | grep -v -e SERVERS -e LOG= | sort;;
-*) printf '%s' "$1"; cat;;
-esac`)
-	f.submit("b", []byte("one"), []byte("fail"), []byte("never"), []byte("env"))
-	cmd, seen := f.executor(servers.Connect(), "e", "--until-empty", "--", f.script("do"), "{}")
-	endsWith(t, cmd, seen, 0)
-	want := map[int64]string{
-		0: "one", 1: "dead: exit 3: disk 2 is full", 2: "dead: exit 65",
-		3: "MUSTER_ATTEMPT=1\nMUSTER_BATCH=b\nMUSTER_IDENTITY=e\nMUSTER_QUEUE=primes\nMUSTER_ROOT=" + f.root +
-			"\nMUSTER_TASK=3\n",
-	}
-	if d := cmp.Diff(want, f.outcomes("b")); d != "" {
-		t.Errorf("outcomes (-want +got):\n%s", d)
-	}
-	seen.await(t, "tasks: 2 done, 2 attempts failed, 1 dead at once, 0 given back")
-}
-
 // TestExecutorLines: two long-lived processes answer the tasks of two executors' worth.
 func TestExecutorLines(t *testing.T) {
 	t.Parallel()

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -225,71 +222,5 @@ func TestWatcherHealth(t *testing.T) {
 		if !strings.Contains(metrics, line) {
 			t.Errorf("no %s in:\n%s", line, metrics)
 		}
-	}
-}
-
-// TestWatcherStartsTheNextBatch: with the batch's id in that of the next one, a command that runs twice submits once.
-func TestWatcherStartsTheNextBatch(t *testing.T) {
-	t.Parallel()
-	f := newQueueFixture(t, "")
-	f.duty("collect", fmt.Sprintf(`if [ $MUSTER_BATCH != next-first ]; then
-	export MUSTER_REDIS_PASSWORD=%s MUSTER_REDIS_HOSTS=127.0.0.1 # a command is not given them
-	sed 's/.*"result":"\([^"]*\)".*/\1/' | sort | muster submit primes --id "next-$MUSTER_BATCH" || exit
-	[ $MUSTER_ATTEMPT = 2 ] || exit 1
-	say twice
-	exit 0
-fi
-sed 's/.*"result":"\([^"]*\)".*/\1/' | sort > results
-say has next`, redisPassword))
-	f.watcher(servers.Connect(), "w", "collect")
-	executor := f.process(servers.Connect(), "executor", "e", "--parallel", "2", "--", "/bin/sh", "-c", "cat; printf x")
-	startOnScreen(t, executor).await(t, "joined "+f.root+"/primes as e")
-	submit := f.process(servers.Connect(), "submit", "unused")
-	submit.Args = []string{submit.Args[0], "submit", "primes", "--root", f.root, "--id", "first"}
-	submit.Stdin = strings.NewReader("a\nb\nc\n")
-	if out, err := submit.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	f.ended("first")
-	f.awaitLog("has next", 1)
-	f.ended("next-first")
-	results, err := os.ReadFile(filepath.Join(f.dir, "results"))
-	if want := "axx\nbxx\ncxx\n"; err != nil || string(results) != want {
-		t.Errorf("results %q, want %q: %v", results, want, err)
-	}
-	// The first batch waits for its back-off. It does not matter which of the two is collected first.
-	if log := f.logged(); log != "twice\nhas next\n" && log != "has next\ntwice\n" {
-		t.Errorf("the commands said %q", log)
-	}
-}
-
-// TestWatcherCannotUseRedis: that is said with what to do, and with the code of a server that cannot be reached.
-func TestWatcherCannotUseRedis(t *testing.T) {
-	t.Parallel()
-	f := newQueueFixture(t, "")
-	password, hosts := "MUSTER_REDIS_PASSWORD="+redisPassword, "MUSTER_REDIS_HOSTS=127.0.0.1"
-	for want, environ := range map[string][]string{
-		"next: set MUSTER_REDIS_PASSWORD, and":                 nil,
-		"next: add the host to MUSTER_REDIS_HOSTS, if it":      {password},
-		"next: set MUSTER_REDIS_PASSWORD, and MUSTER_REDIS_US": {hosts, "MUSTER_REDIS_PASSWORD=wrong"},
-	} {
-		cmd := f.process(servers.Connect(), "watcher", "w", "--", "/bin/cat")
-		cmd.Env = append(slices.DeleteFunc(cmd.Env, func(s string) bool {
-			return strings.HasPrefix(s, "MUSTER_REDIS_")
-		}), environ...)
-		out, _ := cmd.CombinedOutput() // the code says it
-		if code := cmd.ProcessState.ExitCode(); code != 8 || !strings.Contains(string(out), want) {
-			t.Errorf("%q: exit %d, want 8 and %q:\n%s", environ, code, want, out)
-		}
-	}
-	f.write(t, 0, fmt.Sprintf("queue \"away\" {\n  root  = %q\n  redis = \"redis://%s\"\n}\n", f.root, refusingAddr))
-	if out, err := f.command(servers.Connect(), "apply", "--yes", "--allow-empty").CombinedOutput(); err != nil {
-		t.Logf("%v\n%s", err, out) // the other queue is still young
-	}
-	cmd := f.process(servers.Connect(), "watcher", "w", "--join-timeout", "10s", "--", "/bin/cat")
-	cmd.Args[2] = "away"
-	out, _ := cmd.CombinedOutput() // the code says it
-	if code := cmd.ProcessState.ExitCode(); code != 8 || !strings.Contains(string(out), "next: start Redis, or look at") {
-		t.Errorf("exit %d, want 8:\n%s", code, out)
 	}
 }
