@@ -9,69 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"muster/sim/rig"
 )
-
-// TestWatcherRunsItsCommand: with all results on its input, also dead tasks and bytes that are no text, and with the
-// environment that the documentation lists. It ends the batch, and the watcher waits for the next one.
-func TestWatcherRunsItsCommand(t *testing.T) {
-	t.Parallel()
-	f := newQueueFixture(t, "")
-	f.duty("collect", `sort | while read -r line; do say "$line"; done
-env | grep ^MUSTER_ | grep -v -e SERVERS -e LOG= | sort | while read -r line; do say "$line"; done
-say ends $MUSTER_BATCH`)
-	cmd, seen := f.watcher(servers.Connect(), "w", "collect")
-	f.completed("b1", []byte("one"), []byte{0xff, 0}, []byte("dead"))
-	f.awaitLog("ends b1", 1)
-	f.ended("b1")
-	log := f.logged()
-	at := strings.Index(log, `,"died":`)
-	if end := strings.Index(log, `,"task"`); at > 0 && end > at {
-		log = log[:at] + log[end:]
-	}
-	want := `{"index":0,"attempt":1,"ms":0,"result":"one"}
-{"index":1,"attempt":1,"ms":0,"base64":"/wA="}
-{"index":2,"attempt":1,"ms":0,"dead":true,"error":"dead","task":"dead"}
-MUSTER_ATTEMPT=1
-MUSTER_BATCH=b1
-MUSTER_DEAD=1
-MUSTER_DONE=2
-MUSTER_IDENTITY=w
-MUSTER_QUEUE=primes
-MUSTER_ROOT=` + f.root + "\nends b1\n"
-	if d := cmp.Diff(want, log); d != "" {
-		t.Errorf("the command said (-want +got):\n%s", d)
-	}
-	f.completed("b2", []byte("two"))
-	f.awaitLog("ends b2", 1)
-	f.ended("b2")
-	sendSignal(t, cmd, syscall.SIGTERM)
-	endsWith(t, cmd, seen, 143)
-	seen.await(t, "muster: exit 143 is muster's: stopped by SIGTERM; w of "+f.root+"/primes has left")
-}
-
-// TestWatcherCommandFails: the batch goes back with what the command said last. After the last try nobody gets it.
-func TestWatcherCommandFails(t *testing.T) {
-	t.Parallel()
-	f := newQueueFixture(t, "attempts = 2")
-	f.duty("collect", `say try $MUSTER_ATTEMPT of $MUSTER_BATCH
-[ $MUSTER_BATCH = good ] && exit 0
-echo first line >&2; echo "disk $MUSTER_ATTEMPT is full" >&2; exit 3`)
-	_, seen := f.watcher(servers.Connect(), "w", "collect")
-	f.completed("bad", []byte("1"))
-	rig.Await(t, "two tries", func() bool { return f.inRedis("bad").Tries == 2 })
-	if why := f.inRedis("bad").Because; why != "the command exited with 3: disk 2 is full" {
-		t.Errorf("because %q", why)
-	}
-	seen.await(t, "a completed batch goes back")
-	f.completed("good", []byte("1"))
-	f.ended("good")
-	if want := "try 1 of bad\ntry 2 of bad\ntry 1 of good\n"; f.logged() != want {
-		t.Errorf("got %q, want %q", f.logged(), want)
-	}
-}
 
 // TestWatcherCommandReadsNothing: that is no error, however much there is to read, and also if it goes on.
 func TestWatcherCommandReadsNothing(t *testing.T) {
