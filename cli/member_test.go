@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"muster/dev/zkserver"
-	"muster/member"
 	"muster/resource/group"
 	"muster/sim/rig"
 	"muster/wrap"
@@ -42,37 +41,6 @@ func TestDutyIsHandedOver(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestMemberRunsTicks: with the tick in the environment; the output is kept, and goes on to the member's.
-func TestMemberRunsTicks(t *testing.T) {
-	t.Parallel()
-	f := newGroupFixture(t, "cron \"tidy\" {\n  schedule = \"@every 1s\"\n  retries = 1\n}")
-	f.duty("tidy", `echo "out $MUSTER_ATTEMPT"; echo "err $MUSTER_TICK" >&2; say "$MUSTER_TICK"
-[ $MUSTER_ATTEMPT = 2 ]`)
-	cmd, seen := f.memberWithDuties(servers.Connect(), "a", "1.0.0")
-	f.awaitLog("Z\n", 4)
-	seen.await(t, "out 2")
-	sendSignal(t, cmd, syscall.SIGTERM)
-	endsWith(t, cmd, seen, 143)
-	s := rig.Dial(t, 0, servers.Addrs()...)
-	runs := f.runs(s, "tidy")
-	first := runs[len(runs)-1]
-	tail := first.Tail
-	if first.By != "a" || first.Attempt != 2 || !strings.Contains(tail, "out 2\n") ||
-		!strings.Contains(tail, "err "+first.Tick.Format("2006-01-02T15:04:05Z")+"\n") {
-		t.Errorf("the first run is recorded as %+v, tail %q", first, tail)
-	}
-}
-
-// runs are what is recorded of a cron, the newest first.
-func (f groupFixture) runs(s *zkconn.Session, duty string) []member.RunRecord {
-	f.t.Helper()
-	runs, err := member.Runs(f.t.Context(), s, f.root, f.generation(s), duty, 100)
-	if err != nil || len(runs) == 0 {
-		f.t.Fatalf("runs: %v %v", runs, err)
-	}
-	return runs
 }
 
 // A guard that is frozen does not do what its member says. So the member does it.
