@@ -103,37 +103,15 @@ func (m *Queue) Call(script string, args []string) (reply any) {
 }
 
 func (m *Queue) script(name string) func([]string) any {
-	switch name {
-	case "hello":
-		return m.hello
-	case "evict":
-		return m.evict
-	case "begin":
-		return m.begin
-	case "append":
-		return m.append
-	case "open":
-		return m.open
-	case "turn":
-		return m.turn
-	case "sync":
-		return m.sync
-	case "claim":
-		return m.claim
-	case "unclaim":
-		return m.unclaim
-	case "set":
-		return m.set
-	case "retry":
-		return m.retry
-	case "drop":
-		return m.drop
-	case "remove":
-		return m.remove
-	case "count":
-		return m.count
+	script := map[string]func([]string) any{
+		"hello": m.hello, "evict": m.evict, "begin": m.begin, "append": m.append, "open": m.open, "turn": m.turn,
+		"sync": m.sync, "claim": m.claim, "unclaim": m.unclaim, "set": m.set, "retry": m.retry, "drop": m.drop,
+		"remove": m.remove, "count": m.count,
+	}[name]
+	if script == nil {
+		panic("no script is named " + name)
 	}
-	panic("no script is named " + name)
+	return script
 }
 
 func num(s string) float64     { n, _ := strconv.ParseFloat(s, 64); return n }
@@ -168,14 +146,31 @@ func (m *Queue) weights() (sum float64) {
 	return sum
 }
 
-// change does something to a batch, and then what follows from it: it enters at the queue's time, it is complete.
+// change does something to a batch, and then what follows from it.
 func (m *Queue) change(b *Batch, f func()) {
-	ran, full := b.runnable(), b.Complete()
+	was := b.place()
 	f()
-	if b.runnable() && !ran {
+	m.settle(b, was)
+}
+
+// place is where a batch belongs: among those that run, among the complete ones.
+type place struct{ runs, full bool }
+
+func (b *Batch) place() place { return place{b.runnable(), b.Complete()} }
+
+// settle is what follows when a batch has changed: it enters at the queue's time, or may be claimed.
+func (m *Queue) settle(b *Batch, was place) {
+	if b.runnable() && !was.runs {
 		b.v = max(b.v, m.vt)
 	}
-	if b.Complete() && !full {
+	if !was.full {
+		m.offer(b)
+	}
+}
+
+// offer lets watchers claim a batch that is complete.
+func (m *Queue) offer(b *Batch) {
+	if b.Complete() {
 		b.fullAt = b.claimable(0)
 		m.wakeW = m.wakeW || b.fullAt == 0
 	}
@@ -212,7 +207,14 @@ func (m *Queue) identify(id string) {
 	m.id = id
 }
 
-func sameLife(b *Batch, life string) {
+// live is a batch in the life that a call names.
+func (m *Queue) live(id, life string) *Batch {
+	b := m.need(id)
+	b.mustLive(life)
+	return b
+}
+
+func (b *Batch) mustLive(life string) {
 	if b.Life != life {
 		panic(Refused("LIFE " + b.Life))
 	}
@@ -261,7 +263,7 @@ func (m *Queue) begin(a []string) any {
 	}
 	m.identify(a[1])
 	if b := m.Batches[a[0]]; b != nil {
-		sameLife(b, a[2])
+		b.mustLive(a[2])
 		return int64(0)
 	}
 	if len(m.Dead[a[0]]) > 0 {
@@ -285,8 +287,7 @@ func (m *Queue) append(a []string) any {
 	if len(tasks) > maxItems {
 		panic(Refused("LIMIT more than 1000 items"))
 	}
-	b := m.need(a[0])
-	sameLife(b, a[1])
+	b := m.live(a[0], a[1])
 	end := at + float64(len(tasks))
 	if end <= b.Tasks() && (at < b.Tasks() || len(tasks) == 0) {
 		return int64(b.Tasks())
@@ -304,8 +305,7 @@ func (m *Queue) append(a []string) any {
 }
 
 func (m *Queue) open(a []string) any {
-	b := m.need(a[0])
-	sameLife(b, a[1])
+	b := m.live(a[0], a[1])
 	if b.Tasks() != num(a[2]) {
 		panic(Refused("OFFSET " + str(b.Tasks())))
 	}
@@ -322,8 +322,7 @@ func (m *Queue) open(a []string) any {
 }
 
 func (m *Queue) set(a []string) any {
-	b := m.need(a[0])
-	sameLife(b, a[1])
+	b := m.live(a[0], a[1])
 	if num(a[2]) <= b.Version {
 		return int64(0)
 	}
@@ -337,8 +336,7 @@ func (m *Queue) set(a []string) any {
 
 func (m *Queue) retry(a []string) any {
 	id, most, before, to := a[0], int(num(a[1])), num(a[2]), a[3]
-	b := m.need(to)
-	sameLife(b, a[4])
+	b := m.live(to, a[4])
 	switch {
 	case id == to && b.Holder != "":
 		panic(Refused("CLAIMED " + b.Holder))
@@ -363,10 +361,7 @@ func (m *Queue) retry(a []string) any {
 		}
 		if id == to && b.tries > 0 {
 			b.tries, b.falls, b.because = 0, 0, ""
-			if b.Complete() {
-				b.fullAt = b.claimable(0)
-				m.wakeW = true
-			}
+			m.offer(b)
 		}
 	})
 	m.wake()
@@ -405,7 +400,7 @@ func (m *Queue) remove(a []string) any {
 		return int64(0)
 	}
 	if a[1] != "" {
-		sameLife(b, a[1])
+		b.mustLive(a[1])
 	}
 	if s := m.Seats[b.Holder]; s != nil {
 		delete(s.Hand, b.ID+":watch")

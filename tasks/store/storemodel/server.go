@@ -140,30 +140,34 @@ func (s *Server) scan(args []string) any {
 		return []any{"0", []any{}}
 	}
 	keys := []any{}
-	for _, key := range sortedKeys(s.queue(prefix).Keys()) {
-		keys = append(keys, prefix+key)
+	for _, key := range s.keys(prefix) {
+		keys = append(keys, key)
 	}
 	return []any{"0", keys}
+}
+
+// keys are those of a queue.
+func (s *Server) keys(prefix string) []string {
+	all := sortedKeys(s.queue(prefix).Keys())
+	for i := range all {
+		all[i] = prefix + all[i]
+	}
+	return all
 }
 
 // unlink deletes all keys of queues.
 func (s *Server) unlink(keys []string) any {
 	gone := 0
 	for _, prefix := range sortedKeys(s.queues) {
-		all := sortedKeys(s.queue(prefix).Keys())
-		for i := range all {
-			all[i] = prefix + all[i]
+		all := s.keys(prefix)
+		left := slices.DeleteFunc(slices.Clone(all), func(key string) bool { return slices.Contains(keys, key) })
+		switch {
+		case len(left) == 0:
+			gone += len(all)
+			delete(s.queues, prefix)
+		case len(left) < len(all):
+			return unknown([]string{"unlink", "a part of the queue " + prefix})
 		}
-		if !slices.ContainsFunc(all, func(key string) bool { return slices.Contains(keys, key) }) {
-			continue
-		}
-		for _, key := range all {
-			if !slices.Contains(keys, key) {
-				return unknown([]string{"unlink", "a part of the queue " + prefix})
-			}
-		}
-		gone += len(all)
-		delete(s.queues, prefix)
 	}
 	return int64(gone)
 }

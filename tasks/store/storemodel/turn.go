@@ -99,7 +99,7 @@ func (m *Queue) evict(a []string) any {
 
 // giveBack empties a hand except kept fields until 1 MiB went back. how is 0, 1 or 2: see Seat.Shut.
 func (m *Queue) giveBack(s *Seat, kept map[string]bool, how string) (more bool, bytes int) {
-	before := map[*Batch][2]bool{}
+	before := map[*Batch]place{}
 	for _, f := range sortedKeys(s.Hand) {
 		if kept[f] {
 			continue
@@ -128,7 +128,7 @@ func (m *Queue) giveBack(s *Seat, kept map[string]bool, how string) (more bool, 
 			continue
 		}
 		if _, ok := before[b]; !ok {
-			before[b] = [2]bool{b.runnable(), b.Complete()}
+			before[b] = b.place()
 		}
 		b.v -= h.charge
 		switch {
@@ -145,13 +145,7 @@ func (m *Queue) giveBack(s *Seat, kept map[string]bool, how string) (more bool, 
 		}
 	}
 	for b, was := range before {
-		if b.runnable() && !was[0] {
-			b.v = max(b.v, m.vt)
-		}
-		if b.Complete() && !was[1] {
-			b.fullAt = b.claimable(0)
-			m.wakeW = m.wakeW || b.fullAt == 0
-		}
+		m.settle(b, was)
 	}
 	return more, bytes
 }
@@ -164,10 +158,7 @@ func (m *Queue) dropClaim(b *Batch, how string, suspect bool) {
 		b.falls++
 	}
 	b.Holder = ""
-	if b.Complete() {
-		b.fullAt = b.claimable(0)
-		m.wakeW = m.wakeW || b.fullAt == 0
-	}
+	m.offer(b)
 }
 
 func (b *Batch) putBack(h Task) {
@@ -313,9 +304,11 @@ func (m *Queue) comeDue() {
 }
 
 func (m *Queue) finish(s *Seat, accepted []result, backoff float64) {
-	type tally struct{ n, ns float64 }
+	type tally struct {
+		n, ns float64
+		was   place
+	}
 	tallies, order := map[*Batch]*tally{}, []*Batch{}
-	was := map[*Batch][2]bool{}
 	for _, r := range accepted {
 		h := s.Hand[r.field]
 		delete(s.Hand, r.field)
@@ -328,8 +321,7 @@ func (m *Queue) finish(s *Seat, accepted []result, backoff float64) {
 			continue
 		}
 		if tallies[b] == nil {
-			tallies[b], order = &tally{}, append(order, b)
-			was[b] = [2]bool{b.runnable(), b.Complete()}
+			tallies[b], order = &tally{was: b.place()}, append(order, b)
 		}
 		tallies[b].n++
 		tallies[b].ns += r.ns
@@ -358,10 +350,7 @@ func (m *Queue) finish(s *Seat, accepted []result, backoff float64) {
 		t := tallies[b]
 		b.mean, b.seen = learned(b.mean, b.seen, t.n, t.ns)
 		m.mean, m.seen = learned(m.mean, m.seen, t.n, t.ns)
-		if b.Complete() && !was[b][1] {
-			b.fullAt = b.claimable(0)
-			m.wakeW = m.wakeW || b.fullAt == 0
-		}
+		m.settle(b, t.was)
 	}
 }
 
