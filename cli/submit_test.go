@@ -186,7 +186,7 @@ func TestCommandsAboutALostOrBrokenBatch(t *testing.T) {
 	f.submit("lost", []byte("a"))
 	f.submit("broken", []byte("b"))
 	client, st := f.redis()
-	if _, err := st.Remove(t.Context(), "lost", f.inRedis("lost").Life); err != nil {
+	if err := st.Remove(t.Context(), "lost", f.inRedis("lost").Life); err != nil {
 		t.Fatal(err)
 	}
 	key := "muster:{" + f.generation() + "}:b:broken"

@@ -28,6 +28,11 @@ func readManifest(body []byte, stat zkconn.Stat) (Manifest, error) {
 	return Manifest{b, stat.Version, hex(stat.Czxid), stat.Mtime}, err
 }
 
+// tell tells Redis the weight and the state. It knows the version, and does nothing if it has a newer one.
+func (m Manifest) tell(ctx context.Context, st *store.Queue, id string) error {
+	return st.Set(ctx, id, m.Life, int64(m.Version), m.Weight, string(m.State))
+}
+
 // manifests are the batches that a process has asked for, until each has ended.
 type manifests struct {
 	mu   sync.Mutex
@@ -180,20 +185,18 @@ func closeOnce(c chan struct{}) {
 // has ended, and its keys are still there.
 func (l ledger) end(
 	ctx context.Context, st *store.Queue, id string, m Manifest, how znode.EndState, by string,
-) error {
+) (err error) {
+	defer wrapf(&err, "end batch %s", id)
 	e := ending{ledger: l, st: st, id: id, m: m, how: how, by: by}
 	for {
 		err := e.attempt(ctx)
 		if errors.Is(err, errAgain) && ctx.Err() == nil {
 			continue
 		}
-		if err == nil {
-			err = e.remove(ctx)
-		}
 		if err != nil {
-			return fmt.Errorf("end batch %s: %w", id, err)
+			return err
 		}
-		return nil
+		return e.remove(ctx)
 	}
 }
 
@@ -322,7 +325,7 @@ func (e *ending) readAgain(ctx context.Context, changed error) error {
 
 // remove removes the batch from Redis.
 func (e *ending) remove(ctx context.Context) error {
-	_, err := e.st.Remove(ctx, e.id, e.m.Life)
+	err := e.st.Remove(ctx, e.id, e.m.Life)
 	if errors.Is(err, store.ErrLife) { // another batch of this name
 		return nil
 	}

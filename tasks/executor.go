@@ -470,7 +470,7 @@ func (e *Executor) follow(b *batchHand) {
 		e.learn(b, m, over)
 		if err == nil && !works(m) {
 			// Redis granted something of it, so it may not know yet. The version makes a late call harmless.
-			_, _ = e.p.store.Set(e.p.ctx, b.id, m.Life, int64(m.Version), m.Weight, string(m.State))
+			_ = m.tell(e.p.ctx, e.p.store, b.id)
 		}
 		if over {
 			return

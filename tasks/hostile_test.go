@@ -99,20 +99,11 @@ func TestProcessesOutliveAHostileRedis(t *testing.T) {
 			l := newLiar(t)
 			f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.Addr() })
 			var notes notebook
-			join := func(identity string, role queue.Role) *Process {
-				c := f.config(identity, role)
-				c.Log = slog.New(slog.NewTextHandler(&notes, nil))
-				p, err := Join(t.Context(), dial(t), c)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { p.Leave() })
-				return p
-			}
+			noted := func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&notes, nil)) }
 			crew := &crew{f: f}
-			crew.add(join("e", queue.Executor), milliSquare)
+			crew.add(f.join("e", queue.Executor, noted), milliSquare)
 			watched := make(chan string, 1)
-			f.watching(join("w", queue.Watcher), func(_ context.Context, b *Completed) error {
+			f.watching(f.join("w", queue.Watcher, noted), func(_ context.Context, b *Completed) error {
 				watched <- b.ID
 				return nil
 			})

@@ -15,7 +15,6 @@ import (
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/sim/rig"
-	"muster/tasks/store"
 	"muster/zkstate/znode"
 )
 
@@ -155,8 +154,8 @@ func (f *fixture) state(s resource.State) {
 	}
 }
 
-// TestJoinWithoutRedis waits for it, says so, and takes no seat meanwhile. It does not wait for what waiting does not
-// cure.
+// TestJoinWithoutRedis waits for it, says so, and takes no seat meanwhile. For what waiting does not cure see
+// TestServersThatCannotHoldAQueue of tasks/faults.
 func TestJoinWithoutRedis(t *testing.T) {
 	t.Parallel()
 	proxy := rig.Proxy(t, rediss.Addr())
@@ -172,28 +171,6 @@ func TestJoinWithoutRedis(t *testing.T) {
 	proxy.Refuse(false)
 	if err := <-ended; err != nil {
 		t.Fatal(err)
-	}
-	locked := startRedis(t, redisserver.Options{Password: "secret"})
-	evicting := startRedis(t, redisserver.Options{Policy: "allkeys-lru"})
-	for _, hopeless := range []struct {
-		addr, password string
-		want           error
-	}{
-		{locked.Addr(), "", nil}, {locked.Addr(), "wrong", nil}, {evicting.Addr(), "", store.ErrServer},
-		{rediss.Addr() + "/99", "", nil},
-	} {
-		f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + hopeless.addr })
-		c := f.config("e", queue.Executor)
-		c.Redis.Getenv = func(name string) string {
-			return map[string]string{
-				"MUSTER_REDIS_PASSWORD": hopeless.password, "MUSTER_REDIS_HOSTS": "127.0.0.1",
-			}[name]
-		}
-		c.Waiting = func(what string) { t.Errorf("%s: it waits for %s", hopeless.addr, what) }
-		_, err := Join(t.Context(), dial(t), c)
-		if err == nil || hopeless.want != nil && !errors.Is(err, hopeless.want) {
-			t.Errorf("%s: %v", hopeless.addr, err)
-		}
 	}
 }
 

@@ -500,7 +500,7 @@ func completed(b store.Batch) bool {
 // "" if it could not be read.
 func (k *keeper) removeEnded(ctx context.Context, id, life string) error {
 	if life == "" { // Redis refuses this unless it cannot tell the life: another one may have begun since
-		_, err := k.p.store.Remove(ctx, id, "unknown")
+		err := k.p.store.Remove(ctx, id, "unknown")
 		var r *store.Refusal
 		if !errors.Is(err, store.ErrLife) || !errors.As(err, &r) {
 			return err
@@ -511,8 +511,7 @@ func (k *keeper) removeEnded(ctx context.Context, id, life string) error {
 	if err == nil && m.Life == life || err != nil && !errors.Is(err, ErrNoBatch) {
 		return err
 	}
-	_, err = k.p.store.Remove(ctx, id, life)
-	return err
+	return k.p.store.Remove(ctx, id, life)
 }
 
 // carryOut does what was decided about a batch.
@@ -522,11 +521,9 @@ func (k *keeper) carryOut(ctx context.Context, id string, m Manifest, do decisio
 	case repairEnd:
 		return k.p.ledger.end(ctx, k.p.store, id, m, do.how, k.p.Identity)
 	case repairReopen:
-		_, err := k.p.store.Open(ctx, id, m.Life, m.Tasks)
-		return err
+		return k.p.store.Open(ctx, id, m.Life, m.Tasks)
 	case repairSet:
-		_, err := k.p.store.Set(ctx, id, m.Life, int64(m.Version), m.Weight, string(m.State))
-		return err
+		return m.tell(ctx, k.p.store, id)
 	case repairOpened:
 		next.State = znode.BatchOpen
 	case repairCompleted:

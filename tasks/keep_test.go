@@ -1,10 +1,8 @@
 package tasks
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -32,14 +30,7 @@ func quick(edits ...func(*keepLimits)) *keepLimits {
 // joinKeeper joins a process whose keeper has these limits.
 func (f *fixture) joinKeeper(identity string, l *keepLimits) *Process {
 	f.t.Helper()
-	c := f.config(identity, queue.Watcher)
-	c.keep = l
-	p, err := Join(f.t.Context(), dial(f.t), c)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { p.Leave() })
-	return p
+	return f.join(identity, queue.Watcher, func(c *Config) { c.keep = l })
 }
 
 // edit writes the manifest of a batch.
@@ -69,14 +60,14 @@ func (f *fixture) half(id string, last string, edits ...func(*znode.BatchManifes
 	})
 	st, ctx := f.store(), f.t.Context()
 	if last != "open" {
-		if _, err := st.Remove(ctx, id, m.Life); err != nil {
+		if err := st.Remove(ctx, id, m.Life); err != nil {
 			f.t.Fatal(err)
 		}
 	}
 	var err error
 	switch last {
 	case "begin", "append":
-		_, err = st.Begin(ctx, store.NewBatch{
+		err = st.Begin(ctx, store.NewBatch{
 			ID: id, Life: m.Life, Weight: 1, Attempts: 3, Results: string(m.Results), Bytes: 3,
 		}, 1<<30)
 	}
@@ -199,7 +190,7 @@ func TestALateKeeperRemovesNothingNew(t *testing.T) {
 	if err := f.s.Delete(t.Context(), znode.Batch(f.queue.Root, f.generation(), "b1"), old.Version); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.store().Remove(t.Context(), "b1", old.Life); err != nil {
+	if err := f.store().Remove(t.Context(), "b1", old.Life); err != nil {
 		t.Fatal(err)
 	}
 	f.submit("b1", numbered(3))
@@ -314,7 +305,7 @@ func TestALateKeeperNamesNothingThatIsThere(t *testing.T) {
 	if lost() != 0 {
 		t.Error("it is there, and is named")
 	}
-	if _, err := f.store().Remove(t.Context(), "b1", m.Life); err != nil {
+	if err := f.store().Remove(t.Context(), "b1", m.Life); err != nil {
 		t.Fatal(err)
 	}
 	if lost() != 1 {
@@ -347,7 +338,7 @@ func TestAManifestThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := store.NewBatch{ID: "b1", Life: hex(stat.Czxid), Weight: 1, Attempts: 3, Results: "watcher", Bytes: 1}
-	if _, err := f.store().Begin(t.Context(), b, 1<<30); err != nil {
+	if err := f.store().Begin(t.Context(), b, 1<<30); err != nil {
 		t.Fatal(err)
 	}
 	f.joinKeeper("k", quick())
@@ -402,23 +393,6 @@ func TestADamagedSeat(t *testing.T) {
 	f.joinKeeper("k", quick())
 	rig.Await(t, "the end of the batch", func() bool { return f.gone("b1") })
 	rig.Await(t, "the eviction", func() bool { return len(f.books().Seats) == 2 })
-}
-
-// take takes n tasks, and does nothing with them.
-func (f *fixture) take(p *Process, n int) int {
-	f.t.Helper()
-	took := 0
-	err := p.Call(f.t.Context(), func(ctx context.Context, seq int64) error {
-		got, err := p.Store().Turn(ctx, p.Seat, seq, store.Turn{Idle: n, MaxBytes: 1 << 30})
-		for _, g := range got.Granted {
-			took += len(g.Payloads)
-		}
-		return err
-	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return took
 }
 
 // crash ends the session of a process as its death does, without a word to Redis.
@@ -503,71 +477,14 @@ func TestAKeeperThatDoesNothing(t *testing.T) {
 	rig.Await(t, "the evictions", func() bool { return len(f.books().Seats) == 2 })
 }
 
-// TestDeathsAreChargedToFailures: a task on which executors die again and again is dead in the end. An outage of most
-// seats charges nobody.
-func TestDeathsAreChargedToFailures(t *testing.T) {
-	t.Parallel()
-	const deaths = 6
-	kill := func(t *testing.T, f *fixture, together int) {
-		var all []*Process
-		for i := range together {
-			all = append(all, f.join(fmt.Sprint("e", i), queue.Executor))
-		}
-		for _, e := range all {
-			f.take(e, 1)
-		}
-		before := len(f.books().Seats)
-		for _, e := range all { // their deaths are seen in one look
-			crash(t, e)
-		}
-		k := f.join("one", queue.Watcher)
-		defer k.Leave()
-		look := &keeper{p: k, limits: k.limits}
-		look.limits.settle = 0
-		if err := look.evictGone(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if n := len(f.books().Seats); n != before-together+1 {
-			t.Fatalf("%d seats are left of %d", n, before)
-		}
-	}
-	t.Run("poison", func(t *testing.T) {
-		f := newFixture(t)
-		f.submit("b1", numbered(1))
-		f.idleKeeper()
-		for i := 0; i < deaths && f.inRedis("b1").Dead == 0; i++ {
-			kill(t, f, 1)
-		}
-		if b := f.inRedis("b1"); b.Dead != 1 {
-			t.Errorf("after %d deaths: %+v", deaths, b)
-		}
-	})
-	t.Run("outage", func(t *testing.T) {
-		f := newFixture(t)
-		f.submit("b1", numbered(2))
-		f.idleKeeper()
-		for range deaths {
-			kill(t, f, 2)
-		}
-		if b := f.inRedis("b1"); b.Dead != 0 || b.Returned != 2 {
-			t.Errorf("after %d outages: %+v", deaths, b)
-		}
-	})
-}
-
 // TestAFrozenKeeper: what it read of Redis is old when it looks at ZooKeeper, and what it decided is old when it acts.
 // It evicts nobody who is there.
 func TestAFrozenKeeper(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	proxy := rig.Proxy(t, servers.Addrs()[0])
-	c := f.config("frozen", queue.Watcher)
-	c.keep = quick()
-	frozen, err := Join(t.Context(), dialTimeout(t, 20*time.Second, proxy.Addr()), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { frozen.Leave() })
+	s := dialTimeout(t, 20*time.Second, proxy.Addr())
+	f.joinIn(s, "frozen", queue.Watcher, func(c *Config) { c.keep = quick() })
 	e := f.join("e1", queue.Executor)
 	f.submit("b1", numbered(4))
 	proxy.Hang(true)
@@ -584,21 +501,6 @@ func TestAFrozenKeeper(t *testing.T) {
 	f.executeAll(late, always(store.Done))
 }
 
-// refusing is a hook of a client of Redis whose calls fail at once, and are counted.
-type refusing struct{ calls atomic.Int64 }
-
-func (r *refusing) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (r *refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (r *refusing) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
-		r.calls.Add(1)
-		cmd.SetErr(io.ErrUnexpectedEOF)
-		return io.ErrUnexpectedEOF
-	}
-}
-
 // TestSeatsChangeWhileRedisIsAway: the keeper does not look again and again.
 func TestSeatsChangeWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
@@ -608,12 +510,15 @@ func TestSeatsChangeWhileRedisIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	rig.Await(t, "a keeper", func() bool { return len(f.books().Seats) == 1 })
-	away := &refusing{}
-	p.client.AddHook(away)
+	var calls atomic.Int64
+	p.client.AddHook(hook(func(cmd redis.Cmder, _ func() error) error {
+		calls.Add(1)
+		return lost(cmd)
+	}))
 	f.join("another", queue.Watcher)
-	rig.Await(t, "a look", func() bool { return away.calls.Load() > 0 })
+	rig.Await(t, "a look", func() bool { return calls.Load() > 0 })
 	<-time.After(time.Second)
-	if n := away.calls.Load(); n > 50 {
+	if n := calls.Load(); n > 50 {
 		t.Errorf("redis was asked %d times in a second", n)
 	}
 }

@@ -97,8 +97,7 @@ func (o *Operator) Store(ctx context.Context) (*store.Queue, error) {
 
 // away waits a while after an error of Redis, or returns why that is of no use.
 func (o *Operator) away(ctx context.Context, err error, tries int) error {
-	var zk *zkconn.Error
-	if refused(err) && !errors.Is(err, store.ErrMemory) || hopeless(err) || errors.As(err, &zk) {
+	if refused(err) && !errors.Is(err, store.ErrMemory) || hopeless(err) || errors.As(err, new(*zkconn.Error)) {
 		return err
 	}
 	if ctx.Err() == nil {
@@ -179,17 +178,25 @@ func (o *Operator) Resume(ctx context.Context, id string) (changed bool, err err
 
 func (o *Operator) setState(ctx context.Context, id string, to znode.BatchState) (changed bool, err error) {
 	err = o.change(ctx, id, func(m *znode.BatchManifest) error {
-		switch m.State {
-		case znode.BatchSubmitting:
-			return ErrSubmitting
-		case znode.BatchCancelled:
-			return ErrCancelled
+		if err := operable(*m); err != nil {
+			return err
 		}
 		changed = changed || m.State != to // also when it is seen again after a lost reply
 		m.State = to
 		return nil
 	})
 	return changed, err
+}
+
+// operable is why a batch cannot be paused, resumed or retried.
+func operable(m znode.BatchManifest) error {
+	switch m.State {
+	case znode.BatchSubmitting:
+		return ErrSubmitting
+	case znode.BatchCancelled:
+		return ErrCancelled
+	}
+	return nil
 }
 
 // SetWeight changes the share of a batch.
@@ -204,21 +211,23 @@ func (o *Operator) SetWeight(ctx context.Context, id string, weight int) error {
 }
 
 // change edits a manifest, and tells Redis.
-func (o *Operator) change(ctx context.Context, id string, edit func(*znode.BatchManifest) error) error {
+func (o *Operator) change(ctx context.Context, id string, edit func(*znode.BatchManifest) error) (err error) {
+	defer wrapf(&err, "batch %s", id)
 	m, err := o.write(ctx, id, edit)
 	if err == nil && m.State != znode.BatchSubmitting { // or else its submitter tells Redis
-		err = o.call(ctx, func(st *store.Queue) error {
-			_, err := st.Set(ctx, id, m.Life, int64(m.Version), m.Weight, string(m.State))
-			return err
-		})
+		err = o.call(ctx, func(st *store.Queue) error { return m.tell(ctx, st, id) })
 	}
 	if errors.Is(err, store.ErrNoBatch) || errors.Is(err, store.ErrLife) {
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
-	if err != nil {
-		return fmt.Errorf("batch %s: %w", id, err)
+	return err
+}
+
+// wrapf says of an error what failed.
+func wrapf(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
 	}
-	return nil
 }
 
 // ErrLost means that Redis does not have a batch that ZooKeeper has. Submit it again with its id, or cancel it.
@@ -243,32 +252,27 @@ func (o *Operator) write(ctx context.Context, id string, edit func(*znode.BatchM
 
 // Cancel ends a batch. Its commands are killed, and what is done of it is removed. In ZooKeeper that is done even if
 // Redis does not answer: the smallest seat does the rest then.
-func (o *Operator) Cancel(ctx context.Context, id string) error {
+func (o *Operator) Cancel(ctx context.Context, id string) (err error) {
+	defer wrapf(&err, "cancel %s", id)
 	m, err := o.write(ctx, id, func(m *znode.BatchManifest) error {
 		m.State = znode.BatchCancelled
 		return nil
 	})
-	if err == nil {
-		err = o.call(ctx, func(st *store.Queue) error {
-			return o.end(ctx, st, id, m, znode.EndCancelled)
-		})
-		if err != nil {
-			err = fmt.Errorf("it is cancelled, and is removed when a process of the queue reaches Redis: %w", err)
-		}
-	}
 	if err != nil {
-		return fmt.Errorf("cancel %s: %w", id, err)
+		return err
 	}
-	return nil
+	err = o.end(ctx, id, m, znode.EndCancelled)
+	wrapf(&err, "it is cancelled, and is removed when a process of the queue reaches Redis")
+	return err
 }
 
 // Collected ends a batch whose results were read.
 func (o *Operator) Collected(ctx context.Context, id string, m Manifest) error {
-	return o.call(ctx, func(st *store.Queue) error { return o.end(ctx, st, id, m, znode.EndCollected) })
+	return o.end(ctx, id, m, znode.EndCollected)
 }
 
-func (o *Operator) end(ctx context.Context, st *store.Queue, id string, m Manifest, how znode.EndState) error {
-	return o.ledger.end(ctx, st, id, m, how, o.c.By)
+func (o *Operator) end(ctx context.Context, id string, m Manifest, how znode.EndState) error {
+	return o.call(ctx, func(st *store.Queue) error { return o.ledger.end(ctx, st, id, m, how, o.c.By) })
 }
 
 // WithDead lists the batches that have dead tasks, also those that have ended: the first store.MaxDeadBatches of them.
@@ -295,7 +299,8 @@ func (o *Operator) DropDead(ctx context.Context, id string) (dropped int64, err 
 // eachDead calls f until no dead task is left that had died when it began.
 func (o *Operator) eachDead(
 	ctx context.Context, id string, f func(st *store.Queue, before time.Time) (int64, error),
-) error {
+) (err error) {
+	defer wrapf(&err, "dead tasks of %s", id)
 	var before time.Time
 	for n := int64(1); n > 0; {
 		err := o.call(ctx, func(st *store.Queue) (err error) {
@@ -310,7 +315,7 @@ func (o *Operator) eachDead(
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("dead tasks of %s: %w", id, err)
+			return err
 		}
 	}
 	return nil

@@ -171,53 +171,6 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestRetryBesideAnEnd: who saw that all tasks have ended does not end the batch once a retry has begun, and so not
-// once it has moved tasks. A change of another kind is in nobody's way, and a cancel ends it all the same.
-func TestRetryBesideAnEnd(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	o, w, st := f.operator(), f.worker("w"), f.store()
-	end := func(id string, seen Manifest, how znode.EndState) error {
-		return f.ledger().end(t.Context(), st, id, seen, how, "test")
-	}
-	for _, how := range []znode.EndState{znode.EndDiscarded, znode.EndCollected} {
-		id := string(how)
-		f.submit(id, numbered(3))
-		w.work(never)
-		seen := f.batch(id)
-		begun := f.edit(id, func(b *znode.BatchManifest) { b.Retrying = true })
-		for _, m := range []Manifest{seen, begun} {
-			if err := end(id, m, how); !errors.Is(err, ErrGoesOn) {
-				t.Errorf("%s, while it is retried: %v", how, err)
-			}
-		}
-		if r, err := o.Retry(t.Context(), id); err != nil || r.Tasks != 3 {
-			t.Fatal(r, err)
-		}
-		if m := f.batch(id); m.Retrying {
-			t.Errorf("after the retry: %+v", m)
-		}
-		if err := end(id, seen, how); !errors.Is(err, ErrGoesOn) {
-			t.Errorf("%s, after the retry: %v", how, err)
-		}
-		if had := w.work(never); len(had) != 3 {
-			t.Errorf("executed: %q", had)
-		}
-		if err := o.SetWeight(t.Context(), id, 7); err != nil {
-			t.Fatal(err)
-		}
-		if err := end(id, seen, how); err != nil || f.how(id) != how {
-			t.Errorf("%s, after another weight: %v", how, err)
-		}
-	}
-	f.submit("c", numbered(1))
-	w.work(never)
-	f.edit("c", func(b *znode.BatchManifest) { b.Retrying = true })
-	if err := o.Cancel(t.Context(), "c"); err != nil || f.how("c") != znode.EndCancelled {
-		t.Errorf("cancelled while it is retried: %v", err)
-	}
-}
-
 // TestARetryThatDied: a batch that nobody wants the results of is ended in the end.
 func TestARetryThatDied(t *testing.T) {
 	t.Parallel()

@@ -56,6 +56,16 @@ func turn(p *Process, n int) (held []store.Held, err error) {
 	return held, err
 }
 
+// take takes n tasks, and returns how many there were.
+func (f *fixture) take(p *Process, n int) int {
+	f.t.Helper()
+	held, err := turn(p, n)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return len(held)
+}
+
 // TestALostReplyOfRedis: until it is recovered, nothing is called. What is kept stays in hand; what nobody knows of
 // goes back; nobody is charged.
 func TestALostReplyOfRedis(t *testing.T) {

@@ -249,38 +249,19 @@ func TestTheUserOfTheDocs(t *testing.T) {
 	if shown == nil {
 		t.Fatal("docs/queues.md shows no user")
 	}
-	server, err := redisserver.Start(t.Context(), redisserver.Options{
+	server := startRedis(t, redisserver.Options{
 		Extra: append([]string{"--user"}, strings.Fields(fmt.Sprintf("%ssecret %s", shown[1], shown[2]))...),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Stop() })
-	getenv := func(name string) string {
-		host, _, _ := strings.Cut(server.Addr(), ":")
-		return map[string]string{
-			"MUSTER_REDIS_USERNAME": "muster", "MUSTER_REDIS_PASSWORD": "secret", "MUSTER_REDIS_HOSTS": host,
-		}[name]
-	}
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + server.Addr() })
+	as := login("muster", "secret")
+	e, w := f.join("e", queue.Executor, as), f.join("w", queue.Watcher, as)
 	c := f.submitConfig("b")
-	c.Redis.Getenv = getenv
+	c.Redis = e.config.Redis
 	if _, err := Submit(t.Context(), f.s, c, numbered(100)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithTimeout(t.Context(), limit)
 	defer end()
-	join := func(identity string, role queue.Role) *Process {
-		c := f.config(identity, role)
-		c.Redis.Getenv = getenv
-		p, err := Join(ctx, dial(t), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { p.Leave() })
-		return p
-	}
-	e, w := join("e", queue.Executor), join("w", queue.Watcher)
 	if err := e.client.Set(ctx, "other", "x", 0).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
 		t.Errorf("a key outside: %v", err)
 	}
@@ -291,7 +272,7 @@ func TestTheUserOfTheDocs(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := Unlink(t.Context(), f.look().Record, Access{Getenv: getenv}, nil); err != nil {
+	if err := Unlink(t.Context(), f.look().Record, c.Redis, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -303,21 +284,8 @@ func TestTheUserMayLess(t *testing.T) {
 		t.Run(refused, func(t *testing.T) {
 			server := startRedis(t, redisserver.Options{Extra: strings.Fields("--user muster on >secret ~* +@all")})
 			f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + server.Addr() })
-			join := func(identity string, role queue.Role) *Process {
-				c := f.config(identity, role)
-				c.Redis.Getenv = func(name string) string {
-					return map[string]string{
-						"MUSTER_REDIS_USERNAME": "muster", "MUSTER_REDIS_PASSWORD": "secret", "MUSTER_REDIS_HOSTS": "127.0.0.1",
-					}[name]
-				}
-				p, err := Join(t.Context(), dial(t), c)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { p.Leave() })
-				return p
-			}
-			e, w := join("e", queue.Executor), join("w", queue.Watcher)
+			as := login("muster", "secret")
+			e, w := f.join("e", queue.Executor, as), f.join("w", queue.Watcher, as)
 			if err := f.client().Do(t.Context(), "ACL", "SETUSER", "muster", refused).Err(); err != nil {
 				t.Fatal(err)
 			}

@@ -43,24 +43,11 @@ var ErrNoDead = errors.New("the batch has no dead tasks")
 
 // Retry makes the dead tasks of a batch wait again, with all their attempts. If the batch has ended they become a batch
 // of their own, see RetryID. A batch that watchers have given up may also be claimed again.
-func (o *Operator) Retry(ctx context.Context, id string) (Retried, error) {
-	r, err := o.retry(ctx, id)
-	if err != nil {
-		return r, fmt.Errorf("retry %s: %w", id, err)
-	}
-	return r, nil
-}
-
-func (o *Operator) retry(ctx context.Context, id string) (Retried, error) {
+func (o *Operator) Retry(ctx context.Context, id string) (r Retried, err error) {
+	defer wrapf(&err, "retry %s", id)
 	m, err := o.write(ctx, id, func(m *znode.BatchManifest) error {
-		switch m.State {
-		case znode.BatchSubmitting:
-			return ErrSubmitting
-		case znode.BatchCancelled:
-			return ErrCancelled
-		}
 		m.Retrying = true
-		return nil
+		return operable(*m)
 	})
 	if errors.Is(err, ErrNoBatch) {
 		return o.retryEnded(ctx, id)
@@ -68,7 +55,7 @@ func (o *Operator) retry(ctx context.Context, id string) (Retried, error) {
 	if err != nil {
 		return Retried{}, err
 	}
-	r, err := o.retryUnfinished(ctx, id, m)
+	r, err = o.retryUnfinished(ctx, id, m)
 	return r, errors.Join(err, o.retried(ctx, id, r))
 }
 
@@ -193,7 +180,7 @@ func (o *Operator) deadPayloads(st *store.Queue, id string) Source {
 func (x *submission) move(ctx context.Context) error {
 	length, before := int64(-1), int64(-1)
 	for length < x.content.tasks {
-		err := x.call(ctx, func(ctx context.Context, st *store.Queue) (err error) {
+		err := x.call(ctx, func(st *store.Queue) (err error) {
 			length, err = st.Append(ctx, x.c.ID, x.out.Manifest.Life, 0, nil) // which tells how many there are
 			return err
 		})
@@ -204,7 +191,7 @@ func (x *submission) move(ctx context.Context) error {
 			return x.shorten(ctx, length)
 		}
 		before = length
-		err = x.call(ctx, func(ctx context.Context, st *store.Queue) error {
+		err = x.call(ctx, func(st *store.Queue) error {
 			n := int(min(x.content.tasks-length, store.MaxItems))
 			_, err := st.RetryAs(ctx, x.from, x.c.ID, x.out.Manifest.Life, length, n, time.Now().AddDate(100, 0, 0))
 			return err

@@ -1,6 +1,8 @@
 package tasks
 
 import (
+	"context"
+	"io"
 	"os"
 	"sync"
 	"testing"
@@ -91,6 +93,17 @@ func (f *fixture) look() *resource.Observed { return rig.Look(f.t, f.admin, f.qu
 
 func noEnvironment(string) string { return "" }
 
+// login is an edit for join: who the process is in a Redis on this machine.
+func login(user, password string) func(*Config) {
+	return func(c *Config) {
+		c.Redis.Getenv = func(name string) string {
+			return map[string]string{
+				queue.EnvUsername: user, queue.EnvPassword: password, queue.EnvHosts: "127.0.0.1",
+			}[name]
+		}
+	}
+}
+
 func (f *fixture) config(identity string, role queue.Role) Config {
 	return Config{
 		Root: f.queue.Root, Queue: f.queue.Name, Identity: identity, Role: role, Parallel: 10,
@@ -99,15 +112,19 @@ func (f *fixture) config(identity string, role queue.Role) Config {
 }
 
 // join joins in a session of its own.
-func (f *fixture) join(identity string, role queue.Role) *Process {
+func (f *fixture) join(identity string, role queue.Role, edits ...func(*Config)) *Process {
 	f.t.Helper()
-	return f.joinIn(dial(f.t), identity, role)
+	return f.joinIn(dial(f.t), identity, role, edits...)
 }
 
 // joinIn joins in a session.
-func (f *fixture) joinIn(s *zkconn.Session, identity string, role queue.Role) *Process {
+func (f *fixture) joinIn(s *zkconn.Session, identity string, role queue.Role, edits ...func(*Config)) *Process {
 	f.t.Helper()
-	p, err := Join(f.t.Context(), s, f.config(identity, role))
+	c := f.config(identity, role)
+	for _, edit := range edits {
+		edit(&c)
+	}
+	p, err := Join(f.t.Context(), s, c)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -153,3 +170,22 @@ func (f *fixture) books() store.Books {
 }
 
 func (f *fixture) ledger() ledger { return ledger{f.s, f.queue.Root, f.generation()} }
+
+// hook is between a client of Redis and its connection: it sends each command, or does not.
+type hook func(cmd redis.Cmder, send func() error) error
+
+func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return h(cmd, func() error { return next(ctx, cmd) })
+	}
+}
+
+// lost is what the caller of a command sees whose request or reply is lost.
+func lost(cmd redis.Cmder) error {
+	cmd.SetErr(io.ErrUnexpectedEOF)
+	return io.ErrUnexpectedEOF
+}

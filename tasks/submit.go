@@ -271,7 +271,7 @@ func (x *submission) manifest(ctx context.Context) error {
 // noDead refuses an id of which Redis has dead tasks.
 func (x *submission) noDead(ctx context.Context) error {
 	var dead []store.DeadTask
-	err := x.call(ctx, func(ctx context.Context, st *store.Queue) (err error) {
+	err := x.call(ctx, func(st *store.Queue) (err error) {
 		dead, err = st.DeadTasks(ctx, x.c.ID, 0)
 		return err
 	})
@@ -377,10 +377,7 @@ func (x *submission) open(ctx context.Context) error {
 			return err
 		}
 	}
-	err := x.call(ctx, func(ctx context.Context, st *store.Queue) error {
-		_, err := st.Set(ctx, x.c.ID, m.Life, int64(m.Version), m.Weight, string(m.State))
-		return err
-	})
+	err := x.call(ctx, func(st *store.Queue) error { return m.tell(ctx, st, x.c.ID) })
 	if errors.Is(err, store.ErrNoBatch) || errors.Is(err, store.ErrLife) || errors.Is(err, store.ErrState) {
 		return nil // it has ended, or is cancelled, since
 	}
@@ -472,9 +469,8 @@ func (x *submission) fill(ctx context.Context) error {
 	if err := write(ctx); err != nil {
 		return moved(err)
 	}
-	return moved(x.call(ctx, func(ctx context.Context, st *store.Queue) error {
-		_, err := st.Open(ctx, x.c.ID, x.out.Manifest.Life, x.content.tasks)
-		return err
+	return moved(x.call(ctx, func(st *store.Queue) error {
+		return st.Open(ctx, x.c.ID, x.out.Manifest.Life, x.content.tasks)
 	}))
 }
 
@@ -499,10 +495,7 @@ func (x *submission) begin(ctx context.Context) error {
 	if x.from != "" {
 		most += b.Bytes // they are there already
 	}
-	err := x.call(ctx, func(ctx context.Context, st *store.Queue) error {
-		_, err := st.Begin(ctx, b, most)
-		return err
-	})
+	err := x.call(ctx, func(st *store.Queue) error { return st.Begin(ctx, b, most) })
 	var r *store.Refusal
 	switch {
 	case errors.Is(err, store.ErrLife) && errors.As(err, &r):
@@ -545,10 +538,7 @@ func (x *submission) displace(ctx context.Context, life string) error {
 	case err != nil && !errors.Is(err, ErrNoBatch):
 		return err
 	}
-	err = x.call(ctx, func(ctx context.Context, st *store.Queue) error {
-		_, err := st.Remove(ctx, x.c.ID, life)
-		return err
-	})
+	err = x.call(ctx, func(st *store.Queue) error { return st.Remove(ctx, x.c.ID, life) })
 	if err == nil {
 		err = errAgain
 	}
@@ -622,7 +612,7 @@ func (w *writer) add(ctx context.Context, payload []byte) error {
 // send appends a chunk. It can be repeated, also after a lost reply.
 func (w *writer) send(ctx context.Context, chunk [][]byte) error {
 	x := w.x
-	err := x.call(ctx, func(ctx context.Context, st *store.Queue) error {
+	err := x.call(ctx, func(st *store.Queue) error {
 		length, err := st.Append(ctx, x.c.ID, x.out.Manifest.Life, w.at, chunk)
 		if err == nil {
 			w.at = max(w.at+int64(len(chunk)), length)
@@ -639,9 +629,9 @@ func (w *writer) send(ctx context.Context, chunk [][]byte) error {
 }
 
 // call makes a call of Redis that can be repeated, until it is answered. It waits for room.
-func (x *submission) call(ctx context.Context, f func(ctx context.Context, st *store.Queue) error) error {
+func (x *submission) call(ctx context.Context, f func(st *store.Queue) error) error {
 	for {
-		err := f(ctx, x.store())
+		err := f(x.store())
 		if err == nil {
 			x.fails = 0
 			return nil

@@ -177,7 +177,7 @@ func (w *watch) look(ctx context.Context, got *store.Claimed) (m Manifest, curre
 		var unanswered *zkconn.Error
 		switch {
 		case errors.Is(err, ErrNoBatch), err == nil && m.Life != got.Life: // nobody submits this life again
-			_, err = w.p.store.Remove(ctx, got.Batch, got.Life)
+			err = w.p.store.Remove(ctx, got.Batch, got.Life)
 			if errors.Is(err, store.ErrLife) {
 				err = nil
 			}
@@ -260,8 +260,7 @@ func (w *watch) giveBack(ctx context.Context, got *store.Claimed, why error) err
 	for {
 		err := w.p.Call(ctx, func(ctx context.Context, seq int64) error {
 			backoff := time.Duration(w.p.Queue().Backoff)
-			_, err := w.p.store.Unclaim(ctx, w.p.Seat, seq, got.Batch, cmp.Or(why.Error(), "failed"), backoff)
-			return err
+			return w.p.store.Unclaim(ctx, w.p.Seat, seq, got.Batch, cmp.Or(why.Error(), "failed"), backoff)
 		})
 		if err == nil {
 			return nil

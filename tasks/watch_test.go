@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,6 +19,7 @@ import (
 	"muster/resource/queue"
 	"muster/sim/rig"
 	"muster/tasks/store"
+	"muster/tasks/store/lua"
 	"muster/zkstate/znode"
 )
 
@@ -285,15 +284,7 @@ func TestWatchCancelled(t *testing.T) {
 		return ctx.Err()
 	})
 	<-begun
-	m := f.batch("b")
-	m.State = znode.BatchCancelled
-	body, err := znode.Encode(m.BatchManifest)
-	if err == nil {
-		_, err = f.s.Set(t.Context(), znode.Batch(f.queue.Root, f.generation(), "b"), body, m.Version)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.edit("b", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
 	if err := <-cause; !errors.Is(err, ErrBatchOver) {
 		t.Errorf("told %v", err)
 	}
@@ -351,72 +342,31 @@ func TestWatchLost(t *testing.T) {
 	}
 }
 
-// lossy loses the reply to, or with before the request of, the first call whose arguments match.
-type lossy struct {
-	match  func(args string) bool
-	before bool
-	every  bool
-	lost   atomic.Int32
-}
-
-func (l *lossy) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (l *lossy) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (l *lossy) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		var words []string
-		for _, arg := range cmd.Args() {
-			words = append(words, fmt.Sprint(arg))
-		}
-		if !strings.HasPrefix(words[0], "eval") || !l.match(strings.Join(words[3:], " ")) {
-			return next(ctx, cmd)
-		}
-		lose := l.every
-		if !lose {
-			lose = l.lost.Load() == 0
-		}
-		if lose && l.before {
-			l.lost.Add(1)
-			cmd.SetErr(io.ErrUnexpectedEOF)
-			return io.ErrUnexpectedEOF
-		}
-		err := next(ctx, cmd)
-		if lose && err == nil {
-			l.lost.Add(1)
-			cmd.SetErr(io.ErrUnexpectedEOF)
-			return io.ErrUnexpectedEOF
-		}
-		return err
-	}
-}
-
 // TestWatchLostReplies: whatever is lost, each batch is done once for each try, each try is charged once, and the batch
 // ends.
 func TestWatchLostReplies(t *testing.T) {
 	t.Parallel()
-	claims := func(seat string) func(string) bool {
-		return func(args string) bool {
-			words := strings.Fields(args)
-			return len(words) == 3 && words[1] == seat
-		}
-	}
-	unclaims := func(string) func(string) bool {
-		return func(args string) bool { return strings.HasSuffix(args, "not yet") }
-	}
-	removes := func(string) func(string) bool {
-		return func(args string) bool { words := strings.Fields(args); return len(words) == 3 && words[1] == "b" }
-	}
-	for name, match := range map[string]func(seat string) func(string) bool{
-		"claim": claims, "unclaim": unclaims, "remove": removes,
-	} {
+	for _, name := range []string{"claim", "unclaim", "remove"} {
 		for _, before := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " before ", before), func(t *testing.T) {
 				f := newFixture(t, func(q *queue.Queue) { q.Backoff = resource.Duration(time.Millisecond) })
 				f.completed(f.join("e", queue.Executor), "b", 2)
 				w := f.join("w", queue.Watcher)
-				faulty := &lossy{match: match(w.Seat), before: before}
-				w.client.AddHook(faulty)
+				text := lua.Scripts(lua.Clock())[name]
+				hash := redis.NewScript(text).Hash()
+				var losses atomic.Int32
+				w.client.AddHook(hook(func(cmd redis.Cmder, send func() error) error {
+					if which := cmd.Args()[1]; losses.Load() > 0 || which != hash && which != text {
+						return send()
+					}
+					if !before {
+						if err := send(); err != nil { // such as that Redis does not know the script yet
+							return err
+						}
+					}
+					losses.Add(1)
+					return lost(cmd)
+				}))
 				var tries []int
 				f.watching(w, func(_ context.Context, b *Completed) error {
 					if tries = append(tries, b.Try); len(tries) < 2 {
@@ -428,51 +378,18 @@ func TestWatchLostReplies(t *testing.T) {
 				if d := cmp.Diff([]int{1, 2}, tries); d != "" || end.How != znode.EndCollected {
 					t.Errorf("ended as %s, tries (-want +got):\n%s", end.How, d)
 				}
-				if faulty.lost.Load() != 1 {
-					t.Errorf("%d replies were lost", faulty.lost.Load())
+				if losses.Load() != 1 {
+					t.Errorf("%d replies were lost", losses.Load())
 				}
 			})
 		}
 	}
 }
 
-// TestWatchDiedAfterTheEnd: a watcher dies after its batch has ended in ZooKeeper and before it is removed from Redis.
-// The next one does not do it again, and removes it.
-func TestWatchDiedAfterTheEnd(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.completed(f.join("e", queue.Executor), "b", 2)
-	w := f.join("w", queue.Watcher)
-	faulty := &lossy{before: true, every: true, match: func(args string) bool {
-		words := strings.Fields(args)
-		return len(words) == 3 && words[1] == "b"
-	}}
-	w.client.AddHook(faulty)
-	f.watching(w, func(context.Context, *Completed) error { return nil })
-	rig.Await(t, "the removal fails", func() bool { return faulty.lost.Load() > 0 })
-	if err := w.session.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := f.store().Evict(t.Context(), store.Died, w.Seat); err != nil {
-		t.Fatal(err)
-	}
-	f.watching(f.join("w2", queue.Watcher), func(context.Context, *Completed) error {
-		t.Error("done again")
-		return nil
-	})
-	if end := f.endOf("b"); end.EndedBy != "w" {
-		t.Errorf("ended by %s", end.EndedBy)
-	}
-}
-
 // TestWatchRedisAway: a watcher waits for a Redis that was killed, also while it reads results and ends a batch.
 func TestWatchRedisAway(t *testing.T) {
 	t.Parallel()
-	own, err := redisserver.Start(t.Context(), redisserver.Options{Fsync: "always"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { own.Stop() })
+	own := startRedis(t, redisserver.Options{Fsync: "always"})
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + own.Addr() + "/0" })
 	f.completed(f.join("e", queue.Executor), "b", 20)
 	away, back := make(chan struct{}), make(chan struct{})

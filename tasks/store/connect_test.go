@@ -107,25 +107,14 @@ func TestPasswordsGoOnlyToNamedHosts(t *testing.T) {
 	}
 }
 
-func TestServersThatCannotHoldAQueue(t *testing.T) {
+// TestAReplicaIsNoPrimary: others that cannot hold a queue are in TestServersThatCannotHoldAQueue of tasks/faults.
+func TestAReplicaIsNoPrimary(t *testing.T) {
 	t.Parallel()
-	evicting := startRedis(t, redisserver.Options{Policy: "allkeys-lru"})
-	_, err := Connect(t.Context(), Config{URL: "redis://" + evicting.Addr()})
-	if !errors.Is(err, ErrServer) || !strings.Contains(err.Error(), "noeviction") {
-		t.Error(err)
-	}
 	_, port, _ := net.SplitHostPort(server.Addr())
 	replica := startRedis(t, redisserver.Options{Extra: []string{"--replicaof", "127.0.0.1 " + port}})
-	_, err = Connect(t.Context(), Config{URL: "redis://" + replica.Addr()})
+	_, err := Connect(t.Context(), Config{URL: "redis://" + replica.Addr()})
 	if !errors.Is(err, ErrServer) || !strings.Contains(err.Error(), "replica") {
 		t.Error(err)
-	}
-	err = suits(map[string]string{"redis_version": "6.2.7"})
-	if !errors.Is(err, ErrServer) || !strings.Contains(err.Error(), "6.2.7") {
-		t.Error(err)
-	}
-	if _, err = Connect(t.Context(), Config{URL: "redis://" + server.Addr() + "/99"}); err == nil {
-		t.Error("a database that does not exist")
 	}
 }
 
@@ -174,58 +163,6 @@ func forward(in net.Conn, addr string) {
 		_, _ = io.Copy(out, in)
 	}()
 	_, _ = io.Copy(in, out)
-}
-
-// TestFailOver: a seat syncs until the replica is the primary, and goes on with what it holds.
-func TestFailOver(t *testing.T) {
-	t.Parallel()
-	w, err := redisserver.StartWatched(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	url := "redis+sentinel://" + strings.Join(w.SentinelAddrs(), ",") + "/" + w.Name
-	client, err := Connect(t.Context(), Config{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	q := &testQueue{Queue: New(client, "generation", "q"), t: t}
-	q.submit("b", 1, 3, payloads(3)...)
-	e := q.seat("e", Executor, 1)
-	e.turn(Turn{Idle: 1})
-	if n, err := client.Do(t.Context(), "WAIT", 1, 0).Int(); err != nil || n != 1 {
-		t.Fatalf("the replica has not got it: %d, %v", n, err)
-	}
-	if err := w.Servers[0].Kill(); err != nil {
-		t.Fatal(err)
-	}
-	deadline, tick := time.After(60*time.Second), time.NewTicker(50*time.Millisecond)
-	defer tick.Stop()
-	for seq := e.seq + 1; ; seq++ {
-		kept, _, err := q.Sync(t.Context(), "e", seq, e.hand)
-		if err == nil {
-			if e.seq = seq; len(kept) != 1 {
-				t.Errorf("kept %+v", kept)
-			}
-			break
-		}
-		select {
-		case <-deadline:
-			t.Fatal(err)
-		case <-tick.C:
-		}
-	}
-	for len(e.hand) > 0 {
-		e.turn(Turn{Idle: 1, Results: e.finish(Done, time.Millisecond)})
-	}
-	if b := must(q.Batches(t.Context(), 0, 1))(t)[0]; b.Done != 3 {
-		t.Errorf("%+v", b)
-	}
 }
 
 // liar is a Redis that answers what answer says.

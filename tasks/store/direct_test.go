@@ -87,18 +87,18 @@ const limit = 5 * time.Minute
 // directBatch submits a batch of four tasks.
 func directBatch(t *testing.T, q *Queue, id string) {
 	ctx := t.Context()
-	must(q.Begin(ctx, NewBatch{ID: id, Life: "life", Weight: 1, Attempts: 1, Results: "watcher"}, manyBytes))(t)
+	succeeds(t, q.Begin(ctx, NewBatch{ID: id, Life: "life", Weight: 1, Attempts: 1, Results: "watcher"}, manyBytes))
 	must(q.Append(ctx, id, "life", 0, payloads(4)))(t)
-	must(q.Open(ctx, id, "life", 4))(t)
+	succeeds(t, q.Open(ctx, id, "life", 4))
 }
 
 // directPages reads results and dead tasks that are too large for one page.
 func directPages(t *testing.T, q *Queue, note func(any, error)) {
 	ctx := t.Context()
 	large := bytes.Repeat([]byte("x"), MaxBytes/3)
-	must(q.Begin(ctx, NewBatch{ID: "large", Life: "life", Weight: 1, Attempts: 1, Results: "watcher"}, manyBytes))(t)
+	succeeds(t, q.Begin(ctx, NewBatch{ID: "large", Life: "life", Weight: 1, Attempts: 1, Results: "watcher"}, manyBytes))
 	must(q.Append(ctx, "large", "life", 0, [][]byte{large, large, large, nil, nil, nil, nil}))(t)
-	must(q.Open(ctx, "large", "life", 7))(t)
+	succeeds(t, q.Open(ctx, "large", "life", 7))
 	for seq := int64(1); seq < 40; seq++ {
 		out := must(q.Turn(ctx, "f", seq, Turn{Idle: 1, MaxBytes: manyBytes}))(t)
 		seq++
@@ -118,7 +118,7 @@ func directPages(t *testing.T, q *Queue, note func(any, error)) {
 		dead, err := q.DeadTasks(ctx, "large", skip)
 		note(len(dead), err)
 	}
-	must(q.Remove(ctx, "large", "life"))(t)
+	succeeds(t, q.Remove(ctx, "large", "life"))
 }
 
 // directEnd makes a task dead, and deletes all keys.
@@ -134,7 +134,7 @@ func directEnd(t *testing.T, q *Queue) (log []string) {
 	other.id = "queue-2"
 	_, err = other.Hello(ctx, "z", Executor, 1)
 	note(nil, err)
-	_, err = other.Begin(ctx, NewBatch{ID: "c", Weight: 1, Attempts: 1, Results: "watcher"}, manyBytes)
+	err = other.Begin(ctx, NewBatch{ID: "c", Weight: 1, Attempts: 1, Results: "watcher"}, manyBytes)
 	note(nil, err)
 	directPages(t, q, note)
 	var keys []string

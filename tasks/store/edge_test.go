@@ -34,7 +34,7 @@ func TestABrokenBatchIsLeftAlone(t *testing.T) {
 			if len(out.Granted) != 1 || out.Granted[0].Batch != "good" {
 				t.Errorf("granted: %+v", out.Granted)
 			}
-			if _, err := q.Set(ctx, "bad", "life-bad", 1, 1, "paused"); !errors.Is(err, ErrBroken) {
+			if err := q.Set(ctx, "bad", "life-bad", 1, 1, "paused"); !errors.Is(err, ErrBroken) {
 				t.Error(err)
 			}
 			all := must(q.Batches(ctx, 0, 10))(t)
@@ -49,9 +49,7 @@ func TestABrokenBatchIsLeftAlone(t *testing.T) {
 			if _, err := q.Batch(ctx, "none"); !errors.Is(err, ErrNoBatch) {
 				t.Error(err)
 			}
-			if !must(q.Remove(ctx, "bad", ""))(t) {
-				t.Error("not removed")
-			}
+			succeeds(t, q.Remove(ctx, "bad", ""))
 			q.evict(Left, "e")
 			if b := must(q.Books(ctx))(t); b.Batches != 1 || len(b.Seats) != 0 {
 				t.Errorf("left: %+v", b)
@@ -68,7 +66,7 @@ func TestAnOldHandDoesNotReachANewBatchOfTheSameName(t *testing.T) {
 	evicted, finishing, keeping := q.seat("e1", Executor, 1), q.seat("e2", Executor, 1), q.seat("e3", Executor, 1)
 	evicted.turn(Turn{Idle: 1})
 	finishing.turn(Turn{Idle: 1})
-	must(q.Remove(t.Context(), "b", "life-b"))(t)
+	succeeds(t, q.Remove(t.Context(), "b", "life-b"))
 	q.submit("b", 1, 3, payloads(7)...)
 	q.evict(Died, "e1")
 	out := finishing.turn(Turn{Results: finishing.finish(Done, time.Millisecond)})
@@ -133,42 +131,6 @@ func TestABatchThatKillsItsWatchers(t *testing.T) {
 	}
 }
 
-// TestAfterScriptFlush: a server that forgot the scripts gets them again.
-func TestAfterScriptFlush(t *testing.T) {
-	q := newQueue(t)
-	q.submit("b", 1, 3, payloads(2)...)
-	if err := q.c.ScriptFlush(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	e := q.seat("e", Executor, 1)
-	if e.turn(Turn{Idle: 1}); len(e.hand) != 1 {
-		t.Errorf("%+v", e.hand)
-	}
-}
-
-// TestFullMemory: nothing can be submitted, and work goes on.
-func TestFullMemory(t *testing.T) {
-	q := newQueue(t)
-	q.submit("b", 1, 3, payloads(2)...)
-	e := q.seat("e", Executor, 1)
-	if err := q.c.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
-	_, err := q.Begin(t.Context(), NewBatch{ID: "c", Life: "c", Weight: 1, Attempts: 1, Results: "watcher"}, manyBytes)
-	e.turn(Turn{Idle: 1})
-	e.turn(Turn{Idle: 1, Results: e.finish(Done, time.Millisecond)})
-	e.turn(Turn{Results: e.finish(Done, time.Millisecond)})
-	if reset := q.c.ConfigSet(t.Context(), "maxmemory", "0").Err(); reset != nil {
-		t.Fatal(reset)
-	}
-	if !errors.Is(err, ErrMemory) {
-		t.Errorf("begin: %v", err)
-	}
-	if b := must(q.Batches(t.Context(), 0, 1))(t)[0]; b.Done != 2 {
-		t.Errorf("%+v", b)
-	}
-}
-
 // TestBeginChecksItsArguments: what no batch may be leaves nothing behind.
 func TestBeginChecksItsArguments(t *testing.T) {
 	t.Parallel()
@@ -185,7 +147,7 @@ func TestBeginChecksItsArguments(t *testing.T) {
 	} {
 		bad := good
 		edit(&bad)
-		if _, err := q.Begin(t.Context(), bad, manyBytes); !errors.Is(err, ErrArgument) {
+		if err := q.Begin(t.Context(), bad, manyBytes); !errors.Is(err, ErrArgument) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -194,7 +156,7 @@ func TestBeginChecksItsArguments(t *testing.T) {
 	}
 	for _, results := range []string{"watcher", "submitter", "discard", "keep:24h", "keep:1.5h"} {
 		good.ID, good.Results = "b-"+results[:4], results
-		must(q.Begin(t.Context(), good, manyBytes))(t)
+		succeeds(t, q.Begin(t.Context(), good, manyBytes))
 	}
 }
 

@@ -102,10 +102,10 @@ func (q *Queue) count(ctx context.Context, script string, args ...any) (int64, e
 	return ask(ctx, q, script, (*shape).count, args...)
 }
 
-// did runs a script that says whether it has done something.
-func (q *Queue) did(ctx context.Context, script string, args ...any) (bool, error) {
-	n, err := q.count(ctx, script, args...)
-	return n == 1, err
+// do runs a script that may be repeated, and that says whether this call has done something.
+func (q *Queue) do(ctx context.Context, script string, args ...any) error {
+	_, err := q.count(ctx, script, args...)
+	return err
 }
 
 // Role is what a seat does: it executes or it watches.
@@ -167,8 +167,8 @@ type NewBatch struct {
 
 // Begin puts a batch among the queue's batches. ErrFull: the queue holds something, and with the batch would hold more
 // than maxBytes. A repeat changes nothing.
-func (q *Queue) Begin(ctx context.Context, b NewBatch, maxBytes int64) (begun bool, err error) {
-	return q.did(ctx, "begin", b.ID, q.id, b.Life, b.Weight, b.Attempts, b.Results, b.Bytes, maxBytes)
+func (q *Queue) Begin(ctx context.Context, b NewBatch, maxBytes int64) error {
+	return q.do(ctx, "begin", b.ID, q.id, b.Life, b.Weight, b.Attempts, b.Results, b.Bytes, maxBytes)
 }
 
 // Append adds tasks to a batch that is being submitted, at an offset, and returns the batch's length. It changes
@@ -182,15 +182,15 @@ func (q *Queue) Append(ctx context.Context, batch, life string, at int64, tasks 
 	return q.count(ctx, "append", args...)
 }
 
-// Open makes a batch runnable that has exactly count tasks. It returns false if it was open.
-func (q *Queue) Open(ctx context.Context, batch, life string, count int64) (opened bool, err error) {
-	return q.did(ctx, "open", batch, life, count)
+// Open makes a batch runnable that has exactly count tasks. A repeat changes nothing.
+func (q *Queue) Open(ctx context.Context, batch, life string, count int64) error {
+	return q.do(ctx, "open", batch, life, count)
 }
 
 // Set changes the weight and state (open, paused, cancelled) of a batch, unless a version at least as new was set. The
 // version is that of the manifest.
-func (q *Queue) Set(ctx context.Context, batch, life string, version int64, weight int, state string) (bool, error) {
-	return q.did(ctx, "set", batch, life, version, weight, state)
+func (q *Queue) Set(ctx context.Context, batch, life string, version int64, weight int, state string) error {
+	return q.do(ctx, "set", batch, life, version, weight, state)
 }
 
 // Retry makes up to n dead tasks of a batch wait again, with all their attempts, that died before a time of Redis. It
@@ -210,17 +210,10 @@ func (q *Queue) Drop(ctx context.Context, batch string, n int, before time.Time)
 	return q.count(ctx, "drop", batch, n, before.UnixMilli())
 }
 
-// Remove unlinks a batch in any state, except its dead tasks. life is "" for a batch that is broken. It returns false
-// if there was no such batch.
-func (q *Queue) Remove(ctx context.Context, batch, life string) (bool, error) {
-	return q.did(ctx, "remove", batch, life)
-}
-
-func flag(on bool) int {
-	if on {
-		return 1
-	}
-	return 0
+// Remove unlinks a batch in any state, except its dead tasks. life is "" for a batch that is broken. It does nothing if
+// there is no such batch.
+func (q *Queue) Remove(ctx context.Context, batch, life string) error {
+	return q.do(ctx, "remove", batch, life)
 }
 
 // scripts are the programs by name.
@@ -484,9 +477,13 @@ func parseClaim(s *shape, v any) claim {
 }
 
 // Unclaim gives a claimed batch back. With a reason a try is charged, and the batch may be claimed again after the
-// back-off, doubled for each try; after its last try nobody may claim it. It returns false if the seat did not have it.
+// back-off, doubled for each try; after its last try nobody may claim it. It does nothing if the seat does not have it.
 func (q *Queue) Unclaim(
 	ctx context.Context, seat string, seq int64, batch, reason string, backoff time.Duration,
-) (bool, error) {
-	return q.did(ctx, "unclaim", seat, seq, batch, flag(reason != ""), backoff.Milliseconds(), reason)
+) error {
+	charged := 0
+	if reason != "" {
+		charged = 1
+	}
+	return q.do(ctx, "unclaim", seat, seq, batch, charged, backoff.Milliseconds(), reason)
 }

@@ -79,3 +79,11 @@ func must[T any](v T, err error) func(testing.TB) T {
 		return v
 	}
 }
+
+// succeeds ends the test if a call failed that returns nothing.
+func succeeds(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
