@@ -1,15 +1,12 @@
 package wrap
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -151,43 +148,6 @@ func (r *memberRun) use(duty string) (*hold, error) {
 	return h, err
 }
 
-// Held returns the duty if the member holds it, and member.ErrNotHeld if not.
-func (c *Client) Held(ctx context.Context, duty string) (Held, error) {
-	var h Held
-	return h, c.ask(ctx, http.MethodGet, UseOf{Duty: duty}.path(), nil, &h)
-}
-
-// Ready says that the member may be given duties.
-func (c *Client) Ready(ctx context.Context) error {
-	return c.ask(ctx, http.MethodPost, "/ready", struct{}{}, &struct{}{})
-}
-
-// Task is a command that is run only while a duty is held.
-type Task struct {
-	Command []string // with its arguments
-	Dir     string
-	Environ []string // NAME=value; DutyVariable and EpochVariable are added
-	Files   []*os.File
-	Signals <-chan os.Signal // see Signals
-}
-
-// WhileHeld runs a command while the member holds the duty. If the duty is lost or given back, or the member has died,
-// the command is ended as the member's own commands are. The error is member.ErrNotHeld if the member does not hold the
-// duty.
-func (c *Client) WhileHeld(ctx context.Context, duty string, t Task) Result {
-	var h Held
-	j, err := c.join(ctx, t, UseOf{Duty: duty}.path("command"), nil, &h)
-	if err != nil {
-		return Result{Code: startCode(err), Err: err}
-	}
-	defer j.hangUp()
-	environ := setVariables(t.Environ, [][2]string{
-		{DutyVariable, h.Duty}, {EpochVariable, strconv.FormatInt(h.Epoch, 10)},
-	})
-	result, _ := j.run(t, environ, t.Files)
-	return result
-}
-
 // The socket of a member serves saved state:
 //
 //	GET    /duty/NAME/state              the keys
@@ -204,34 +164,46 @@ type StateKeys struct {
 }
 
 func (r *memberRun) stateRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /duty/{duty}/state", answer(func(ctx context.Context, q *http.Request) (any, error) {
+	mux.HandleFunc("GET /duty/{duty}/state", r.read(func(ctx context.Context, m *member.Member, duty string) (any, error) {
+		keys, err := m.Keys(ctx, duty)
+		return StateKeys{keys}, err
+	}))
+	mux.HandleFunc("GET /duty/{duty}/state/{key}", handle(r.getState))
+	mux.HandleFunc("PUT /duty/{duty}/state/{key}", change(member.MaxStateValue, r.holdSince,
+		func(q *http.Request, h *hold, value []byte) error {
+			return h.Put(q.Context(), q.PathValue("key"), value)
+		}))
+	mux.HandleFunc("DELETE /duty/{duty}/state/{key}", change(0, r.holdSince,
+		func(q *http.Request, h *hold, _ []byte) error { return h.Remove(q.Context(), q.PathValue("key")) }))
+}
+
+// read is a handler that reads something of a duty, also of one that another member holds.
+func (r *memberRun) read(f func(ctx context.Context, m *member.Member, duty string) (any, error)) http.HandlerFunc {
+	return answer(func(ctx context.Context, q *http.Request) (any, error) {
 		m, err := r.current()
 		if err != nil {
 			return nil, err
 		}
-		keys, err := m.Keys(ctx, q.PathValue("duty"))
-		return StateKeys{keys}, err
-	}))
-	mux.HandleFunc("GET /duty/{duty}/state/{key}", handle(r.getState))
-	mux.HandleFunc("PUT /duty/{duty}/state/{key}", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		// All of the body is read before a refusal: a client that still writes would get a broken pipe, and no answer.
-		value, err := io.ReadAll(io.LimitReader(q.Body, member.MaxStateValue+1))
+		return f(ctx, m, q.PathValue("duty"))
+	})
+}
+
+// change is a handler that changes something of what the request is about, as of finds it. All of the body is read
+// before a refusal, and one byte too much: a client that still writes would get a broken pipe, and no answer.
+func change[T any](
+	most int64, of func(*http.Request) (T, error), f func(q *http.Request, of T, body []byte) error,
+) http.HandlerFunc {
+	return answer(func(_ context.Context, q *http.Request) (any, error) {
+		body, err := io.ReadAll(io.LimitReader(q.Body, most+1))
 		if err != nil {
 			return nil, err
 		}
-		h, err := r.holdSince(q)
+		found, err := of(q)
 		if err != nil {
 			return nil, err
 		}
-		return struct{}{}, h.Put(ctx, q.PathValue("key"), value)
-	}))
-	mux.HandleFunc("DELETE /duty/{duty}/state/{key}", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		h, err := r.holdSince(q)
-		if err != nil {
-			return nil, err
-		}
-		return struct{}{}, h.Remove(ctx, q.PathValue("key"))
-	}))
+		return struct{}{}, f(q, found, body)
+	})
 }
 
 func (r *memberRun) getState(w http.ResponseWriter, q *http.Request) error {
@@ -268,58 +240,6 @@ func (r *memberRun) holdSince(q *http.Request) (*hold, error) {
 		return nil, fmt.Errorf("%w: %s was taken anew, with epoch %d after %d", member.ErrNotHeld, duty, h.Epoch, epoch)
 	}
 	return h, nil
-}
-
-// UseOf is a duty that a command uses: its name, and the epoch under which the command runs; 0 if it does not know.
-type UseOf struct {
-	Duty  string
-	Epoch int64
-}
-
-// path is that of a request about the duty.
-func (u UseOf) path(names ...string) string {
-	p := "/duty"
-	for _, name := range append([]string{u.Duty}, names...) {
-		p += "/" + url.PathEscape(name)
-	}
-	if u.Epoch != 0 {
-		p += "?epoch=" + strconv.FormatInt(u.Epoch, 10)
-	}
-	return p
-}
-
-// StateKeys lists what is saved for a duty.
-func (c *Client) StateKeys(ctx context.Context, u UseOf) (StateKeys, error) {
-	var k StateKeys
-	return k, c.ask(ctx, http.MethodGet, u.path("state"), nil, &k)
-}
-
-// State returns a saved value. The error is member.ErrNoKey or member.ErrStateDamaged, besides those of all requests.
-func (c *Client) State(ctx context.Context, u UseOf, key string) ([]byte, error) {
-	answer, err := c.sendBytes(ctx, http.MethodGet, u.path("state", key), nil)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	value, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return nil, c.unavailable(err)
-	}
-	return value, nil
-}
-
-// PutState saves a value. The error is member.ErrNotHeld or member.ErrStateTooLarge, besides those of all requests.
-func (c *Client) PutState(ctx context.Context, u UseOf, key string, value []byte) error {
-	answer, err := c.sendBytes(ctx, http.MethodPut, u.path("state", key), value)
-	if err != nil {
-		return err
-	}
-	return answer.Body.Close()
-}
-
-// RemoveState removes a key. The error is member.ErrNotHeld or member.ErrNoKey, besides those of all requests.
-func (c *Client) RemoveState(ctx context.Context, u UseOf, key string) error {
-	return c.ask(ctx, http.MethodDelete, u.path("state", key), nil, &struct{}{})
 }
 
 // The socket of a member serves operations:
@@ -387,48 +307,29 @@ func (r *memberRun) runOf(q *http.Request) (run *opRun, err error) {
 }
 
 func (r *memberRun) operationRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /duty/{duty}/op", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		m, err := r.current()
-		if err != nil {
-			return nil, err
-		}
-		open, err := m.Operations(ctx, q.PathValue("duty"))
+	mux.HandleFunc("GET /duty/{duty}/op", r.read(func(ctx context.Context, m *member.Member, duty string) (any, error) {
+		open, err := m.Operations(ctx, duty)
 		return Operations{open}, err
 	}))
 	mux.HandleFunc("POST /duty/{duty}/op/{op}", handle(r.runOperation))
-	mux.HandleFunc("POST /duty/{duty}/op/{op}/close", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		run, err := r.runOf(q)
-		if err != nil {
-			return nil, err
-		}
-		if q.URL.Query().Has("unbegun") {
-			return struct{}{}, run.o.CloseUnbegun(ctx)
-		}
-		return struct{}{}, run.o.Close(ctx)
-	}))
-	mux.HandleFunc("DELETE /duty/{duty}/op/{op}", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		h, err := r.holdSince(q)
-		if err != nil {
-			return nil, err
-		}
-		return struct{}{}, h.Abort(ctx, q.PathValue("op"))
-	}))
+	mux.HandleFunc("POST /duty/{duty}/op/{op}/close", change(maxRequest, r.runOf,
+		func(q *http.Request, run *opRun, _ []byte) error {
+			if q.URL.Query().Has("unbegun") {
+				return run.o.CloseUnbegun(q.Context())
+			}
+			return run.o.Close(q.Context())
+		}))
+	mux.HandleFunc("DELETE /duty/{duty}/op/{op}", change(0, r.holdSince,
+		func(q *http.Request, h *hold, _ []byte) error { return h.Abort(q.Context(), q.PathValue("op")) }))
 	mux.HandleFunc("POST /duty/{duty}/op/{op}/step", handle(r.runStep))
-	mux.HandleFunc("PUT /duty/{duty}/op/{op}/step/{key}", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		output, err := io.ReadAll(io.LimitReader(q.Body, maxOutput+1)) // before a refusal, as for state
-		if err != nil {
-			return nil, err
-		}
-		run, err := r.runOf(q)
-		if err != nil {
-			return nil, err
-		}
-		s := run.step(q.PathValue("key"))
-		if s == nil {
-			return nil, badRequest("this step has not begun")
-		}
-		return struct{}{}, s.Finish(ctx, output)
-	}))
+	mux.HandleFunc("PUT /duty/{duty}/op/{op}/step/{key}", change(maxOutput, r.runOf,
+		func(q *http.Request, run *opRun, output []byte) error {
+			s := run.step(q.PathValue("key"))
+			if s == nil {
+				return badRequest("this step has not begun")
+			}
+			return s.Finish(q.Context(), output)
+		}))
 }
 
 // runOperation opens an operation until the client hangs up.
@@ -520,197 +421,4 @@ func (r *memberRun) runStep(w http.ResponseWriter, q *http.Request) error {
 // Operations are the open operations of a duty, by name.
 type Operations struct {
 	Operations []member.OperationInfo `json:"operations"`
-}
-
-// "muster op" runs the script of an operation, and inside it "muster step" the command of a step. Both stay connected
-// to the member while their command runs, and get orders for it. It is ended when the duty is handed over, and killed
-// when the duty is lost or the member has died. The command of a step is also killed when the runner has died.
-
-// The variables that a script and the commands of its steps are given.
-const (
-	OperationVariable = "MUSTER_OP"
-	RunVariable       = "MUSTER_OP_RUN"     // names the run, for muster step
-	AgainVariable     = "MUSTER_STEP_AGAIN" // 1 if an earlier attempt has begun this step
-)
-
-// maxOutput is the largest output of a step.
-const maxOutput = member.MaxOutput
-
-// OpenOperation is what RunOperation is asked for.
-type OpenOperation struct {
-	Use    UseOf
-	Name   string
-	Script string // digest
-	Adopt  bool
-	// Opened, unless nil, is called when it is open.
-	Opened func(OperationRun)
-}
-
-// RunOperation opens or resumes an operation, and runs its script. The operation is closed if that ends with 0, or if
-// it could not be executed and no step has begun. Otherwise it stays open.
-func (c *Client) RunOperation(ctx context.Context, o OpenOperation, t Task) Result {
-	var run OperationRun
-	j, err := c.join(ctx, t, o.Use.path("op", o.Name), openRequest{o.Script, o.Adopt}, &run)
-	if err != nil {
-		return Result{Code: startCode(err), Err: err}
-	}
-	defer j.hangUp()
-	if o.Opened != nil {
-		o.Opened(run)
-	}
-	environ := setVariables(t.Environ, [][2]string{
-		{OperationVariable, o.Name}, {RunVariable, run.Run}, {AgainVariable, ""},
-	})
-	r, told := j.run(t, environ, t.Files)
-	path := UseOf{Duty: o.Use.Duty}.path("op", o.Name, "close") + "?run=" + run.Run
-	switch {
-	case r.Code == cannotRun || r.Code == notFound:
-		r.Err = errors.Join(r.Err, c.ask(ctx, http.MethodPost, path+"&unbegun=1", struct{}{}, &struct{}{}))
-	case r.Err != nil || r.Code != 0:
-	case told != nil:
-		r.Err = fmt.Errorf("operation %s stays open: %w", o.Name, told)
-	default:
-		r.Err = c.ask(ctx, http.MethodPost, path, struct{}{}, &struct{}{})
-	}
-	return r
-}
-
-// RunOfOperation is the run that a step is part of, as its environment says.
-type RunOfOperation struct{ Duty, Operation, Run string }
-
-func (r RunOfOperation) path() string {
-	return UseOf{Duty: r.Duty}.path("op", r.Operation, "step")
-}
-
-// RunStep runs the command of a step, unless it was done before, and writes its output to out. The step is recorded if
-// the command ends with 0.
-func (c *Client) RunStep(ctx context.Context, of RunOfOperation, name string, t Task, out io.Writer) Result {
-	var s StepRun
-	query := "?run=" + url.QueryEscape(of.Run)
-	j, err := c.join(ctx, t, of.path()+query, stepRequest{name, t.Command}, &s)
-	if err != nil {
-		return Result{Code: startCode(err), Err: err}
-	}
-	defer j.hangUp()
-	if s.Done {
-		_, err := out.Write(s.Output)
-		return Result{Err: err}
-	}
-	again := ""
-	if s.Again {
-		again = "1"
-	}
-	read, write, err := os.Pipe()
-	if err != nil {
-		return Result{Err: err}
-	}
-	defer read.Close()
-	kept := &keptOutput{to: out}
-	var copied error
-	var copying sync.WaitGroup
-	copying.Go(func() { _, copied = io.Copy(kept, read) })
-	environ := setVariables(t.Environ, [][2]string{{AgainVariable, again}})
-	r, told := j.run(t, environ, []*os.File{t.Files[0], write, t.Files[2]})
-	_ = write.Close()
-	_ = read.SetReadDeadline(time.Now().Add(outputLimit)) // what left its group may keep the other end open
-	copying.Wait()
-	if r.Err != nil || r.Code != 0 {
-		return r
-	}
-	switch {
-	case told != nil:
-		r.Err = fmt.Errorf("step %s is not recorded: %w", name, told)
-	case copied != nil:
-		r.Err = fmt.Errorf("step %s is not recorded: %w", name, ErrOutputGoesOn)
-	case kept.size > maxOutput:
-		r.Err = fmt.Errorf("step %s is not recorded: %w: it has %d bytes, and a step has at most %d",
-			name, member.ErrOutputTooLarge, kept.size, maxOutput)
-	default:
-		var answer *http.Response
-		answer, r.Err = c.sendBytes(ctx, http.MethodPut, of.path()+"/"+s.Key+query, kept.start.Bytes())
-		if r.Err == nil {
-			r.Err = answer.Body.Close()
-		}
-	}
-	return r
-}
-
-// ErrOutputGoesOn means that the command of a step has left a process behind, outside of its process group, that may
-// write more output. Let that one write elsewhere.
-var ErrOutputGoesOn = errors.New("something goes on and may write more output")
-
-// outputLimit is how long the output of a command that has ended may take.
-const outputLimit = 10 * time.Second
-
-// keptOutput passes output on, and keeps as much as can be recorded.
-type keptOutput struct {
-	to    io.Writer
-	start bytes.Buffer
-	size  int
-}
-
-func (k *keptOutput) Write(b []byte) (int, error) {
-	k.size += len(b)
-	k.start.Write(b[:min(len(b), maxOutput-k.start.Len())])
-	return k.to.Write(b)
-}
-
-// joined is a command's connection to its member.
-type joined struct {
-	path   string // of the command
-	hangUp func()
-	lines  *json.Decoder
-}
-
-// join asks the member whether the command of t may run, and reads the first line of the answer.
-func (c *Client) join(ctx context.Context, t Task, path string, question, first any) (*joined, error) {
-	found, err := lookUp(t.Command[0])
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	answer, err := c.send(ctx, http.MethodPost, path, question) //nolint:bodyclose // hangUp closes it
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	j := &joined{found, func() { cancel(); _ = answer.Body.Close() }, json.NewDecoder(answer.Body)}
-	if err := j.lines.Decode(first); err != nil {
-		j.hangUp()
-		return nil, c.unavailable(err)
-	}
-	return j, nil
-}
-
-// run runs the command to its end, as the member orders. told is why, if it was told to end.
-func (j *joined) run(t Task, environ []string, files []*os.File) (r Result, told error) {
-	command, err := start(launch{j.path, t.Command, environ, t.Dir, files, adoptOrphans()})
-	if err != nil {
-		return Result{Code: startCode(err), Err: err}, nil
-	}
-	orders := make(chan order, 1)
-	go decodeOrders(j.lines, orders)
-	e, _ := obey(command, orders, t.Signals)
-	takeTerminal(t.Files)
-	text := e.String()
-	if e.cause != nil {
-		text += ": " + e.cause.Error()
-	}
-	told = e.cause
-	if told == nil && e.asked != 0 {
-		told = fmt.Errorf("its command was asked to end by %s", signalName(e.asked))
-	}
-	return Result{Code: e.code(), Text: text}, told
-}
-
-// Operations lists the open operations of a duty.
-func (c *Client) Operations(ctx context.Context, u UseOf) (Operations, error) {
-	var o Operations
-	return o, c.ask(ctx, http.MethodGet, u.path("op"), nil, &o)
-}
-
-// AbortOperation closes an operation that nobody runs. The error is member.ErrNoOperation, member.ErrOperationBusy or
-// member.ErrNotHeld, besides those of all requests.
-func (c *Client) AbortOperation(ctx context.Context, u UseOf, name string) error {
-	return c.ask(ctx, http.MethodDelete, u.path("op", name), nil, &struct{}{})
 }
