@@ -92,31 +92,20 @@ func TestOutages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			size := outagesSize()
-			w := newWorld(t, zkserver.Options{}, func(q *queue.Queue) {
-				q.Attempts = 1
-				// No executor may lose its session because the machine is busy: a single death is charged.
-				q.Timeouts.Session = resource.Duration(20 * time.Second)
-			})
+			executors := size.processes * size.seats
+			// No executor may lose its session because the machine is busy: a single death is charged.
+			w := newAway(t, executors, 20*time.Second)
 			others := 0
 			if survivor {
 				others = 1
 				w.add("w", false, muster(), "watcher", w.queue.Name, "--", "true")
 				w.joined("w")
 			}
-			tasks := 4 * size.processes * size.seats
-			var lines []string
-			for i := range tasks {
-				lines = append(lines, fmt.Sprintf("b %d %s 3600000000 x", i, ordinary))
-			}
-			w.submitLines("b", lines)
 			begun := time.Now()
 			dead := map[string]bool{} // seats of executors
 			for round := range size.rounds {
-				for i := range size.processes {
-					w.add(fmt.Sprintf("e-%d-%d", round, i), false, self, "act-go", w.dir, fmt.Sprint(size.seats))
-				}
+				names := w.addGo(fmt.Sprintf("e-%d-", round), size.processes, size.seats)
 				soak.Await(t, patience, "executors that all have work, and none of before", func() string {
-					executors := size.processes * size.seats
 					inHand := 4 * executors
 					if round >= 2 {
 						inHand = executors / 2
@@ -132,19 +121,9 @@ func TestOutages(t *testing.T) {
 					dead[s.Name] = s.Role == store.Executor
 				}
 				t.Logf("outage %d after %s", round, time.Since(begun).Round(time.Second))
-				var all sync.WaitGroup
-				for i := range size.processes {
-					all.Go(w.processes[fmt.Sprintf("e-%d-%d", round, i)].kill)
-				}
-				all.Wait()
+				w.kill(names...)
 			}
-			w.add("last", false, self, "act-go", w.dir, "1", "quick")
-			w.finished(int64(tasks))
-			if b, err := w.inRedis(); err != nil || b.Done != int64(tasks) {
-				t.Errorf("%+v, %v", b, err)
-			}
-			_, q := w.books()
-			w.firstAttempts(q)
+			w.uncharged(4 * int64(executors))
 		})
 	}
 }
@@ -210,15 +189,12 @@ func (w *world) joined(name string) {
 	})
 }
 
-// awayTimeout is the session timeout of these tests.
-const awayTimeout = 8 * time.Second
-
 // newAway is a queue with tasks of an hour, each with one attempt, so that who is charged is dead; four for each of so
 // many executors.
-func newAway(t *testing.T, executors int) *world {
+func newAway(t *testing.T, executors int, session time.Duration) *world {
+	t.Helper()
 	w := newWorld(t, zkserver.Options{}, func(q *queue.Queue) {
-		q.Attempts = 1
-		q.Timeouts.Session = resource.Duration(awayTimeout)
+		q.Attempts, q.Timeouts.Session = 1, resource.Duration(session)
 	})
 	var lines []string
 	for i := range 4 * executors {
@@ -226,6 +202,16 @@ func newAway(t *testing.T, executors int) *world {
 	}
 	w.submitLines("b", lines)
 	return w
+}
+
+// addGo starts processes that are so many executors each. It returns their names.
+func (w *world) addGo(prefix string, processes, seats int) (names []string) {
+	w.t.Helper()
+	for i := range processes {
+		names = append(names, fmt.Sprint(prefix, i))
+		w.add(names[i], false, self, "act-go", w.dir, fmt.Sprint(seats))
+	}
+	return names
 }
 
 // busy waits until there are so many executors with four tasks each, and nothing of the dead is left. It returns their
@@ -279,13 +265,12 @@ func (w *world) uncharged(tasks int64) {
 // silent for longer than their sessions last. Then all of them are killed.
 func TestServersAway(t *testing.T) {
 	t.Parallel()
-	const processes, seats, executors = 4, 25, 100
-	w := newAway(t, executors)
-	var names []string
-	for i := range processes {
-		names = append(names, fmt.Sprint("e-", i))
-		w.add(names[i], false, self, "act-go", w.dir, fmt.Sprint(seats))
-	}
+	const (
+		processes, seats, executors = 4, 25, 100
+		session                     = 8 * time.Second
+	)
+	w := newAway(t, executors, session)
+	names := w.addGo("e-", processes, seats)
 	before := w.busy(executors, nil)
 	if err := w.redis.Kill(); err != nil {
 		t.Fatal(err)
@@ -302,7 +287,7 @@ func TestServersAway(t *testing.T) {
 	if err := w.ensemble.Server(0).Pause(); err != nil {
 		t.Fatal(err)
 	}
-	soak.Pause(t.Context(), awayTimeout*5/4)
+	soak.Pause(t.Context(), session*5/4)
 	if err := w.ensemble.Server(0).Resume(); err != nil {
 		t.Fatal(err)
 	}

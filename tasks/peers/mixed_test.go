@@ -2,10 +2,8 @@ package peers
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"net"
 	"os"
 	"slices"
@@ -13,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks"
 	"muster/tasks/store"
 )
@@ -42,7 +40,6 @@ type crowd struct {
 	mix
 	*race
 	t     testing.TB
-	ctx   context.Context
 	queue *tasks.Operator
 	store *store.Queue
 }
@@ -52,11 +49,9 @@ func (m mix) start(t testing.TB, n int, batches ...[2]string) *crowd {
 	t.Helper()
 	r := newRace(t, rediss.Addr())
 	t.Cleanup(r.close)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
 	o := newQueue(t, r)
 	for _, b := range batches {
-		submitPaused(t, r, o, b[0], repeated(b[1], n))
+		submitPaused(t, r, o, b[0], generated(n, func(int) string { return b[1] }))
 	}
 	command := slices.Concat([]string{m.program, "executor", queueName, "--quiet", "--lines=" + m.format,
 		"--parallel", fmt.Sprint(m.parallel), "--"}, self("mixed-"+m.format))
@@ -64,54 +59,27 @@ func (m mix) start(t testing.TB, n int, batches ...[2]string) *crowd {
 		r.launch(t, command)
 	}
 	awaitSeats(t, o, m.executors)
-	st, err := o.Store(ctx)
+	st, err := o.Store(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &crowd{m, r, t, ctx, o, st}
+	return &crowd{m, r, t, o, st}
 }
 
 func (c *crowd) resume(id string) {
 	c.t.Helper()
-	if _, err := c.queue.Resume(c.ctx, id); err != nil {
+	if _, err := c.queue.Resume(c.t.Context(), id); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
 func (c *crowd) books(id string) store.Batch {
 	c.t.Helper()
-	b, err := c.store.Batch(c.ctx, id)
+	b, err := c.store.Batch(c.t.Context(), id)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	return b
-}
-
-// await looks at a fact until it holds.
-func (c *crowd) await(what string, holds func() bool) {
-	c.t.Helper()
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-c.ctx.Done():
-			c.t.Fatalf("it did not happen within %s: %s", patience, what)
-		}
-	}
-}
-
-// repeated is tasks that are the same.
-func repeated(payload string, n int) tasks.Source {
-	return func(context.Context, queue.Queue) iter.Seq2[[]byte, error] {
-		return func(yield func([]byte, error) bool) {
-			for range n {
-				if !yield([]byte(payload), nil) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // mixedMain is the command of a mix. It answers each line when the time is over that it names, or when a connection to
@@ -155,9 +123,9 @@ func TestNoLineWaitsBehindAStuckOne(t *testing.T) {
 			defer stuck.Close()
 			c := m.start(t, n, [2]string{"quick", "1ms"}, [2]string{"stuck", stuck.Addr().String()})
 			c.resume("quick")
-			c.await("some quick tasks are done", func() bool { return c.books("quick").Done > n/10 })
+			rig.Await(t, "some quick tasks are done", func() bool { return c.books("quick").Done > n/10 })
 			c.resume("stuck")
-			c.await("all quick tasks are done", func() bool { return c.books("quick").Done == n })
+			rig.Await(t, "all quick tasks are done", func() bool { return c.books("quick").Done == n })
 			if b := c.books("stuck"); b.Done > 0 || b.Out == 0 {
 				t.Errorf("%d stuck tasks are done, %d are out", b.Done, b.Out)
 			}
@@ -182,13 +150,13 @@ func (m mix) measure(t testing.TB, n int, period time.Duration, batches ...[2]st
 		c.resume(b[0])
 	}
 	for _, b := range batches {
-		c.await("each command has begun", func() bool { return c.books(b[0]).Done >= int64(commands) })
+		rig.Await(t, "each command has begun", func() bool { return c.books(b[0]).Done >= int64(commands) })
 	}
 	for _, b := range batches {
 		before[b[0]] = c.books(b[0]).Done
 	}
 	begun := time.Now()
-	c.await("the period is over", func() bool { return time.Since(begun) >= period })
+	rig.Await(t, "the period is over", func() bool { return time.Since(begun) >= period })
 	all, seconds := map[string]served{}, time.Since(begun).Seconds()
 	for id, from := range before {
 		var worked time.Duration
@@ -197,7 +165,7 @@ func (m mix) measure(t testing.TB, n int, period time.Duration, batches ...[2]st
 			t.Fatalf("%s: all tasks were done", id)
 		}
 		for i := from; i < end; {
-			page, err := c.store.Results(c.ctx, id, i)
+			page, err := c.store.Results(c.t.Context(), id, i)
 			if err != nil {
 				t.Fatal(err)
 			}

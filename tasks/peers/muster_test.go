@@ -16,8 +16,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/plan"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/tasks"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -97,15 +97,7 @@ func newQueue(t testing.TB, r *race) *tasks.Operator {
 	r.after = append(r.after, func() { s.Close() })
 	q := queue.Default()
 	q.Root, q.Name, q.Redis = "/race-"+zkstate.NewID(), queueName, "redis://"+r.addr+"/0"
-	admin, err := zkstate.NewStore(s, zkstate.Config{
-		Home: q.Root + "/home", Stack: "peers", Kinds: []zkstate.Kind{zkstate.Queue()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.Commit(t.Context(), plan.Row{Path: q.Path(), New: q, Reason: plan.NotThere}); err != nil {
-		t.Fatal(err)
-	}
+	rig.Create(t, rig.Store(t, s, q.Root, zkstate.Queue()), q)
 	o, err := tasks.NewOperator(t.Context(), s, tasks.OperatorConfig{Root: q.Root, Queue: q.Name})
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +121,10 @@ func submitPaused(t testing.TB, r *race, o *tasks.Operator, id string, all tasks
 }
 
 // payloads is the tasks of a race.
-func payloads(n int) tasks.Source {
+func payloads(n int) tasks.Source { return generated(n, payload) }
+
+// generated is n tasks.
+func generated(n int, payload func(i int) string) tasks.Source {
 	return func(context.Context, queue.Queue) iter.Seq2[[]byte, error] {
 		return func(yield func([]byte, error) bool) {
 			for i := range n {
@@ -144,25 +139,14 @@ func payloads(n int) tasks.Source {
 // awaitSeats waits until so many executors have joined.
 func awaitSeats(t testing.TB, o *tasks.Operator, executors int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	st, err := o.Store(ctx)
+	st, err := o.Store(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		books, err := st.Books(ctx)
-		if err == nil && len(books.Seats) == executors {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%d of %d executors have joined: %v", len(books.Seats), executors, err)
-		}
-	}
+	rig.Await(t, "the executors to join", func() bool {
+		books, err := st.Books(t.Context())
+		return err == nil && len(books.Seats) == executors
+	})
 }
 
 // goMain is the program of musterGo.

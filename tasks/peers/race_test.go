@@ -87,7 +87,7 @@ func newRace(t testing.TB, addr string) *race {
 	t.Helper()
 	r := &race{
 		addr: addr, client: redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}),
-		environ: append(os.Environ(), "PEERS_REDIS="+addr),
+		environ: append(os.Environ(), "PEERS_REDIS="+addr, "MUSTER_SERVERS="+servers.Connect()),
 	}
 	if err := r.client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"muster/dev/redisserver"
 	"muster/dev/zkserver"
+	"muster/sim/rig"
 )
 
 // The servers that all races run on.
@@ -33,34 +34,15 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	code, err := testMain(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(rig.Main(m, makeBuilt, rig.ZooKeeper(&servers, zkserver.Options{}), rig.Redis(&rediss, redisserver.Options{
+		Fsync: "everysec", Extra: []string{"--auto-aof-rewrite-percentage", "0"}, // a rewrite would slow some race down
+	})))
 }
 
-func testMain(m *testing.M) (code int, err error) {
-	ctx := context.Background()
-	if built, err = os.MkdirTemp("", "muster-peers-"); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(built)) }()
-	if rediss, err = redisserver.Start(ctx, redisserver.Options{
-		Fsync: "everysec", Extra: []string{"--auto-aof-rewrite-percentage", "0"}, // a rewrite would slow some race down
-	}); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, rediss.Stop()) }()
-	if servers, err = zkserver.Start(ctx, zkserver.Options{}); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, servers.Stop()) }()
-	if err := os.Setenv("MUSTER_SERVERS", servers.Connect()); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
+// makeBuilt makes the directory of what is built.
+func makeBuilt(context.Context) (remove func() error, err error) {
+	built, err = os.MkdirTemp("", "muster-peers-")
+	return func() error { return os.RemoveAll(built) }, err
 }
 
 // selfProgram, in the environment, says which program this binary is.
