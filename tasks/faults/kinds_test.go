@@ -41,16 +41,20 @@ type fault struct {
 
 // faults lists all of them.
 func faults() []fault {
+	const short = 100 * time.Millisecond
+	frozen := lasting(sessionTimeout/4, frozenFor, signals(syscall.SIGSTOP, syscall.SIGCONT))
+	stopped := lasting(0, sessionTimeout, signals(syscall.SIGTSTP, syscall.SIGCONT))
+	hang := (*zkserver.Proxy).Hang
 	return []fault{
 		{"an executor is killed", toExecutor, 4, killProcess},
 		{"a watcher is killed", toWatcher, 2, killProcess},
 		{"a process leaves and comes back", toProcess, 3, restartProcess},
-		{"an executor is frozen", toExecutor, 3, freezeProcess},
-		{"a watcher is frozen", toWatcher, 2, freezeProcess},
-		{"an executor is stopped and goes on", toExecutor, 2, pauseProcess},
+		{"an executor is frozen", toExecutor, 3, frozen},
+		{"a watcher is frozen", toWatcher, 2, frozen},
+		{"an executor is stopped and goes on", toExecutor, 2, stopped},
 		{"connections to ZooKeeper are cut", toProcess, 3, cutConnections},
-		{"ZooKeeper cannot be reached", toProcess, 2, partition},
-		{"the network to ZooKeeper holds everything back", toProcess, 2, hang},
+		{"ZooKeeper cannot be reached", toProcess, 2, lasting(short, frozenFor, proxied(cutOff))},
+		{"the network to ZooKeeper holds everything back", toProcess, 2, lasting(short, frozenFor, proxied(hang))},
 		{"a reply of ZooKeeper is dropped", toProcess, 3, dropReply},
 		{"a request to ZooKeeper is lost", toProcess, 2, loseRequest},
 		{"a command is killed", toCommand, 4, killCommand},
@@ -58,16 +62,67 @@ func faults() []fault {
 		{"ZooKeeper's leader is killed", toZooKeeper, 2, killLeader},
 		{"a ZooKeeper server is frozen", toZooKeeper, 2, freezeServer},
 		{"Redis is killed", toRedis, 2, killRedis},
-		{"Redis is frozen", toRedis, 2, freezeRedis},
-		{"Redis cannot be reached", toRedis, 2, cutOffRedis},
+		{"Redis is frozen", toRedis, 2, lasting(short, frozenFor, pausesRedis)},
+		{"Redis cannot be reached", toRedis, 2, lasting(short, frozenFor, ofRedis(cutOff))},
 		{"all connections to Redis are cut", toRedis, 2, cutRedis},
 		{"one connection to Redis is closed", toRedis, 3, closeOne},
 		{"replies of Redis are lost", toRedis, 4, loseReplies},
-		{"the network to Redis holds everything back", toRedis, 2, hangRedis},
+		{"the network to Redis holds everything back", toRedis, 2, lasting(short, frozenFor, ofRedis(hang))},
 		{"Redis forgets the scripts", toRedis, 2, flushScripts},
 		{"the queue is applied with another label", toQueue, 2, applyQueue},
 		{"a batch is paused and resumed", toQueue, 3, pauseBatch},
 	}
+}
+
+// lasting is a fault that ends after a while: set begins it, and ends it.
+func lasting(
+	least, most time.Duration, set func(k *soakRun, p *process, on bool) error,
+) func(*soakRun, *process, *rand.Rand) error {
+	return func(k *soakRun, p *process, random *rand.Rand) error {
+		if err := set(k, p, true); err != nil {
+			return err
+		}
+		soak.Pause(k.t.Context(), soak.Between(random, least, most))
+		return set(k, p, false)
+	}
+}
+
+// signals sends a process one signal, and later another.
+func signals(begin, end syscall.Signal) func(*soakRun, *process, bool) error {
+	return func(_ *soakRun, p *process, on bool) error {
+		if on {
+			return p.signal(begin)
+		}
+		return p.signal(end)
+	}
+}
+
+// proxied does something to the connections of a process to ZooKeeper, and ofRedis to those of all to Redis.
+func proxied(set func(*zkserver.Proxy, bool)) func(*soakRun, *process, bool) error {
+	return func(_ *soakRun, p *process, on bool) error {
+		p.each(func(proxy *zkserver.Proxy) { set(proxy, on) })
+		return nil
+	}
+}
+
+func ofRedis(set func(*zkserver.Proxy, bool)) func(*soakRun, *process, bool) error {
+	return func(k *soakRun, _ *process, on bool) error {
+		set(k.proxy, on)
+		return nil
+	}
+}
+
+func cutOff(p *zkserver.Proxy, on bool) {
+	if p.Refuse(on); on {
+		p.Cut()
+	}
+}
+
+func pausesRedis(k *soakRun, _ *process, on bool) error {
+	if on {
+		return k.redis.Pause()
+	}
+	return k.redis.Resume()
 }
 
 func killProcess(k *soakRun, p *process, random *rand.Rand) error {
@@ -87,42 +142,11 @@ func restartProcess(k *soakRun, p *process, random *rand.Rand) error {
 	return p.start()
 }
 
-func freezeProcess(k *soakRun, p *process, random *rand.Rand) error {
-	if err := p.signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	soak.Pause(k.t.Context(), soak.Between(random, sessionTimeout/4, frozenFor))
-	return p.signal(syscall.SIGCONT)
-}
-
-// pauseProcess stops an executor from taking more.
-func pauseProcess(k *soakRun, p *process, random *rand.Rand) error {
-	if err := p.signal(syscall.SIGTSTP); err != nil {
-		return err
-	}
-	soak.Pause(k.t.Context(), soak.Between(random, 0, sessionTimeout))
-	return p.signal(syscall.SIGCONT)
-}
-
 func cutConnections(k *soakRun, p *process, random *rand.Rand) error {
 	for range 1 + random.IntN(3) {
 		p.each((*zkserver.Proxy).Cut)
 		soak.Pause(k.t.Context(), soak.Between(random, 0, 500*time.Millisecond))
 	}
-	return nil
-}
-
-func partition(k *soakRun, p *process, random *rand.Rand) error {
-	p.each(func(proxy *zkserver.Proxy) { proxy.Refuse(true); proxy.Cut() })
-	soak.Pause(k.t.Context(), soak.Between(random, 100*time.Millisecond, frozenFor))
-	p.each(func(proxy *zkserver.Proxy) { proxy.Refuse(false) })
-	return nil
-}
-
-func hang(k *soakRun, p *process, random *rand.Rand) error {
-	p.each(func(proxy *zkserver.Proxy) { proxy.Hang(true) })
-	soak.Pause(k.t.Context(), soak.Between(random, 100*time.Millisecond, frozenFor))
-	p.each(func(proxy *zkserver.Proxy) { proxy.Hang(false) })
 	return nil
 }
 
@@ -196,22 +220,6 @@ func killRedis(k *soakRun, _ *process, random *rand.Rand) error {
 	return k.redis.Restart(ctx)
 }
 
-func freezeRedis(k *soakRun, _ *process, random *rand.Rand) error {
-	if err := k.redis.Pause(); err != nil {
-		return err
-	}
-	soak.Pause(k.t.Context(), soak.Between(random, 100*time.Millisecond, frozenFor))
-	return k.redis.Resume()
-}
-
-func cutOffRedis(k *soakRun, _ *process, random *rand.Rand) error {
-	k.proxy.Refuse(true)
-	k.proxy.Cut()
-	soak.Pause(k.t.Context(), soak.Between(random, 100*time.Millisecond, frozenFor))
-	k.proxy.Refuse(false)
-	return nil
-}
-
 func cutRedis(k *soakRun, _ *process, random *rand.Rand) error {
 	for range 1 + random.IntN(5) {
 		k.proxy.Cut()
@@ -239,13 +247,6 @@ func loseReplies(k *soakRun, _ *process, random *rand.Rand) error {
 		k.proxy.Mute(false)
 		soak.Pause(k.t.Context(), soak.Between(random, 0, 300*time.Millisecond))
 	}
-	return nil
-}
-
-func hangRedis(k *soakRun, _ *process, random *rand.Rand) error {
-	k.proxy.Hang(true)
-	soak.Pause(k.t.Context(), soak.Between(random, 100*time.Millisecond, frozenFor))
-	k.proxy.Hang(false)
 	return nil
 }
 
