@@ -121,25 +121,6 @@ func TestASmallBatchDoesNotWaitForABigOne(t *testing.T) {
 	}
 }
 
-// TestANewBatchIsNotTakenByOneSeat: nothing is known of its tasks, so there is one for each command.
-func TestANewBatchIsNotTakenByOneSeat(t *testing.T) {
-	t.Parallel()
-	q := newQueue(t)
-	q.submit("b", 1, 3, payloads(100)...)
-	one, two := q.seat("one", Executor, 1), q.seat("two", Executor, 3)
-	one.turn(Turn{Idle: 50, Room: time.Hour})
-	if len(one.hand) != 4 {
-		t.Errorf("granted %d, want one for each of the 4 commands", len(one.hand))
-	}
-	if two.turn(Turn{Idle: 3}); len(two.hand) != 0 {
-		t.Errorf("granted %d more", len(two.hand))
-	}
-	one.turn(Turn{Results: one.finish(Done, time.Minute), Idle: 1, Room: time.Minute})
-	if len(one.hand) != 1 {
-		t.Errorf("granted %d tasks of a minute for a room of a minute", len(one.hand))
-	}
-}
-
 func TestMemoryLimit(t *testing.T) {
 	q := newQueue(t)
 	q.submit("old", 1, 3, payloads(4)...)

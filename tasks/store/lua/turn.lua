@@ -3,11 +3,17 @@
 -- for each result: batch:index, "attempt:outcome:ns" with outcome o (done), r (try again) or d (do not), result or
 -- reason. Answers ms to the next due task (-1: none), what was refused {number, why}, granted {batch, index, attempt,
 -- payloads}, 0, 1 or 2 as bytes are below max_bytes, below twice, above; or 3: nothing until the hand is empty.
+--
+-- It goes in this order: check the results, which is all that may be refused; put back late tasks that are due; count
+-- the results; take tasks, from the batches that were served least; tell whether another executor could take some.
+-- In all of it b is a batch, s the seat, f the field of a task in the seat's hand and e what stands there (see
+-- common.lua), and at is now.
 local ARGS = 7
 local s, at, refused, granted, hand
 local find, sub = string.find, string.sub
 
--- results reads what the results name. What it returns can be finished: each with the parts of what the hand has.
+-- results reads what the results name. What it returns can be finished: each with the parts of what the hand has; or
+-- without a batch, if that is gone, which only empties the hand.
 local function results()
   local fields, found, seen = {}, {}, {}
   for i = ARGS, #ARGV, 3 do fields[#fields + 1] = ARGV[i] end
@@ -21,22 +27,29 @@ local function results()
     if id ~= last then last = id; b, why = load(id) end
     if not b then
       refused[#refused + 1] = {n - 1, why}
-      if why == 'gone' and e then found[#found + 1] = {f, false} end
+      if why == 'gone' and e then found[#found + 1] = {field = f} end
     elseif not e or seen[f] then
       refused[#refused + 1] = {n - 1, 'held'}
     else
       -- Most tasks of a hand have the same numbers before their payload.
       local head, start = match(e, '^(%d+:%d+:%d+:%d+:)()')
-      local h = heads[head]
-      if not h then h = {entry(head)}; heads[head] = h end
-      if h[1] ~= b.born then
+      local held = heads[head]
+      if not held then
+        local born, held_attempt, _, charge = entry(head)
+        held = {born = born, attempt = held_attempt, charge = charge}
+        heads[head] = held
+      end
+      if held.born ~= b.born then
         refused[#refused + 1] = {n - 1, 'gone'}
-        found[#found + 1] = {f, false}
+        found[#found + 1] = {field = f}
         seen[f] = true
-      elseif h[2] ~= tonumber(attempt) then
+      elseif held.attempt ~= tonumber(attempt) then
         refused[#refused + 1] = {n - 1, 'held'}
       else
-        found[#found + 1] = {f, b, n, sub(f, colon + 1), outcome, attempt, ns, h, e, start}
+        found[#found + 1] = {
+          field = f, batch = b, number = n, index = sub(f, colon + 1), outcome = outcome, ns = ns,
+          held = held, entry = e, payload = start,
+        }
         seen[f] = true
       end
     end
@@ -84,27 +97,27 @@ end
 local function finish(found, backoff)
   local order, gone = {}, {}
   local suspect = call('HGET', s.key, 'suspect')
-  for i = 1, #found do
-    local f, b, n, index, outcome, attempt, took, h, e, start = unpack(found[i], 1, 10)
-    gone[#gone + 1] = f
-    if f == suspect then gone[#gone + 1] = 'suspect' end
+  for _, r in ipairs(found) do
+    local b = r.batch
+    gone[#gone + 1] = r.field
+    if r.field == suspect then gone[#gone + 1] = 'suspect' end
     if b then
-      local ns, data = tonumber(took), ARGV[ARGS + 3 * n - 1]
+      local ns, data = tonumber(r.ns), ARGV[ARGS + 3 * r.number - 1]
       if not b.count then b.total, b.count, b.ok, b.change = 0, 0, {}, 0; order[#order + 1] = b end
       b.total, b.count, b.out = b.total + ns, b.count + 1, b.out - 1
-      b.v = b.v + max(1, floor(ns / b.weight)) - h[4]
-      if outcome == 'o' then
-        local freed = #e - start + 1
+      b.v = b.v + max(1, floor(ns / b.weight)) - r.held.charge
+      if r.outcome == 'o' then
+        local freed = #r.entry - r.payload + 1
         if b.results == 'discard' then
           freed = freed + 32 -- and its place
         else
-          b.ok[#b.ok + 1] = index .. ':' .. attempt .. ':' .. took .. ':' .. data
+          b.ok[#b.ok + 1] = r.index .. ':' .. r.held.attempt .. ':' .. r.ns .. ':' .. data
           b.change = b.change + #data
           if #data > b.rbig then b.rbig = #data end
         end
         b.done, b.change = b.done + 1, b.change - freed
       else
-        fail_task(b, index, outcome, h[2], sub(e, start), data, backoff)
+        fail_task(b, r.index, r.outcome, r.held.attempt, sub(r.entry, r.payload), data, backoff)
       end
     end
   end
