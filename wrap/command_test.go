@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"muster/sim/needs"
+	"muster/sim/rig"
 	"muster/worker"
 )
 
@@ -366,12 +367,7 @@ func TestBlockedStreamDoesNotHoldUpTheEndOfARun(t *testing.T) {
 	}
 	closed := make(chan *tail, 1)
 	go func() { closed <- o.close() }()
-	select {
-	case end := <-closed:
-		if n := len(end.last(tailSize)); n != tailSize {
-			t.Errorf("%d bytes of the output are kept", n)
-		}
-	case <-time.After(time.Minute):
-		t.Error("close does not return")
+	if n := len(rig.Receive(t, closed, "the end of close").last(tailSize)); n != tailSize {
+		t.Errorf("%d bytes of the output are kept", n)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
+	"muster/sim/rig"
 	"muster/worker"
 )
 
@@ -37,13 +37,8 @@ func TestTheCommandDiesWithItsWorker(t *testing.T) {
 	}
 	ends := make(chan error, 1)
 	go func() { _, err := lines.ReadString('\n'); ends <- err }() // comes to the end when no process has the pipe
-	select {
-	case err := <-ends:
-		if !errors.Is(err, io.EOF) {
-			t.Error(err)
-		}
-	case <-time.After(30 * time.Second):
-		t.Error("the command lives")
+	if err := rig.Receive(t, ends, "the end of the command"); !errors.Is(err, io.EOF) {
+		t.Error(err)
 	}
 	_ = parent.Wait() // it was killed
 }

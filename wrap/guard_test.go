@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/zkstate/zkconn"
+	"muster/sim/rig"
 )
 
 // TestGuardThatHangsAtTheStart: a command that cannot be executed, since its disk hangs, holds nothing up.
@@ -20,43 +20,27 @@ func TestGuardThatHangsAtTheStart(t *testing.T) {
 	defer null.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	until := &lease{session: testSession(t, 10*time.Second)}
+	until := &lease{session: rig.Dial(t, 10*time.Second, servers.Addrs()...)}
 	started := make(chan error, 1)
 	go func() {
 		_, err := startGuarded(ctx, []string{"/bin/sh", "-c", "exec sleep 1000"}, until,
 			launch{path: "/bin/true", argv: []string{"true"}, environ: os.Environ(), files: []*os.File{null, null, null}})
 		started <- err
 	}()
-	select {
-	case err := <-started:
-		if err == nil || !strings.Contains(err.Error(), "was killed") {
-			t.Error(err)
-		}
-	case <-time.After(2 * time.Minute):
-		t.Error("it waits for the guard")
+	if err := rig.Receive(t, started, "the end"); err == nil || !strings.Contains(err.Error(), "was killed") {
+		t.Error(err)
 	}
 }
 
 // guardCommandVariable makes this test binary the guard of a command.
 const guardCommandVariable = "WRAP_TEST_GUARD_COMMAND"
 
-// testSession is a session that asks for nothing more.
-func testSession(t *testing.T, timeout time.Duration) *zkconn.Session {
-	t.Helper()
-	s, err := dial(t.Context(), timeout, servers.Addrs()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
 // TestGuardOfAMemberThatIsFrozenAtTheStart: it knows the deadlines from the start on, and ends the command by itself.
 func TestGuardOfAMemberThatIsFrozenAtTheStart(t *testing.T) {
 	t.Parallel()
 	c := newTestCommand(t, "ignores")
 	guard := []string{"/usr/bin/env", guardCommandVariable + "=1", c.launch.path}
-	g, err := startGuarded(t.Context(), guard, &lease{session: testSession(t, 2*time.Second)}, c.launch)
+	g, err := startGuarded(t.Context(), guard, &lease{session: rig.Dial(t, 2*time.Second, servers.Addrs()...)}, c.launch)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,13 +106,12 @@ func TestHealthWithoutAServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			serve, get := serving(t)
-			f, p := newTestJob(t, 1), newProxy(t)
+			f, p := newTestJob(t, 1), rig.Proxy(t, servers.Addrs()[0])
 			f.session = c.session
 			w := startWorkerAt(f, "w0", "obeys:0", p.Addr(), serve)
 			w.says("ready")
 			rig.Await(t, "it is ready", func() bool { return get("/ready") == "200 running" })
-			p.Refuse(true)
-			p.Cut()
+			cutOff(p)
 			rig.Await(t, c.ready, func() bool { return get("/ready") == c.ready })
 			if got := get("/live"); got != "200 live" {
 				t.Errorf("/live: %s", got)

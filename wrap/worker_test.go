@@ -85,13 +85,7 @@ func within(d time.Duration) func(*Config) { return func(c *Config) { c.Grace = 
 // ends waits for the end.
 func (w *testWorker) ends() Result {
 	w.t.Helper()
-	select {
-	case e := <-w.result:
-		return e
-	case <-time.After(30 * time.Second):
-		w.t.Fatal("it does not end")
-	}
-	return Result{}
+	return rig.Receive(w.t, w.result, "the end")
 }
 
 // TestStagesSignalsAndBehaviours: what the code is, and what the claim says afterwards.
@@ -311,35 +305,46 @@ func TestAWorkerWithoutAnAddress(t *testing.T) {
 	}
 }
 
-// newProxy stands between a worker and the server.
-func newProxy(t *testing.T) *zkserver.Proxy {
-	t.Helper()
-	p, err := zkserver.NewProxy(servers.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
-}
-
 // lose keeps a worker from the server until its session has expired there.
 func lose(p *zkserver.Proxy, f *testJob) {
 	f.t.Helper()
+	cutOff(p)
+	f.expires(0)
+	p.Refuse(false)
+}
+
+// cutOff keeps a worker from the server until p does not refuse any more.
+func cutOff(p *zkserver.Proxy) {
 	p.Refuse(true)
 	p.Cut()
-	rig.Await(f.t, "the session expires", func() bool { return f.look().Live == 0 })
-	p.Refuse(false)
+}
+
+// expires waits until a session has expired, and so many workers are live.
+func (f *testJob) expires(live int) {
+	f.t.Helper()
+	rig.Await(f.t, "the session expires", func() bool { return f.look().Live == live })
+}
+
+// rejoins waits until the only worker is live.
+func (f *testJob) rejoins() {
+	f.t.Helper()
+	rig.Await(f.t, "it joins again", func() bool { return f.look().Live == 1 })
+}
+
+// arrival is closed when the server has the arrival of a worker at the first round of barrier b.
+func arrival(p *zkserver.Proxy) <-chan struct{} {
+	return p.AfterReply(func(_ int32, req []byte) bool { return bytes.Contains(req, []byte("/barrier/b/0/c/c-")) })
 }
 
 // TestRejoinKeepsTheCommand: the same process is the same worker, under a new session.
 func TestRejoinKeepsTheCommand(t *testing.T) {
 	t.Parallel()
-	f, p := newTestJob(t, 1), newProxy(t)
+	f, p := newTestJob(t, 1), rig.Proxy(t, servers.Addrs()[0])
 	w := startWorkerAt(f, "w0", "environ obeys:0", p.Addr())
 	c := w.client()
 	w.says("ready")
 	lose(p, f)
-	rig.Await(t, "it joins again", func() bool { return f.look().Live == 1 })
+	f.rejoins()
 	if err := c.Barrier(t.Context(), Barrier{Name: "after"}); err != nil {
 		t.Errorf("a barrier after the loss: %v", err)
 	}
@@ -354,7 +359,7 @@ func TestRejoinKeepsTheCommand(t *testing.T) {
 // TestAWaitingRequestOutlivesTheSession at a barrier and while waiting for all.
 func TestAWaitingRequestOutlivesTheSession(t *testing.T) {
 	t.Parallel()
-	f, p := newTestJob(t, 2), newProxy(t)
+	f, p := newTestJob(t, 2), rig.Proxy(t, servers.Addrs()[0])
 	c0 := startWorkerAt(f, "w0", "environ obeys:0", p.Addr()).client()
 	waits, passes := make(chan error, 1), make(chan error, 1)
 	go func() { waits <- c0.Wait(t.Context(), Wait{}) }()
@@ -375,27 +380,21 @@ func TestAWaitingRequestOutlivesTheSession(t *testing.T) {
 // TestReleasedWhileTheSessionWasLost: the round that a request waits at stays the same one.
 func TestReleasedWhileTheSessionWasLost(t *testing.T) {
 	t.Parallel()
-	f, p := newTestJob(t, 2), newProxy(t)
+	f, p := newTestJob(t, 2), rig.Proxy(t, servers.Addrs()[0])
 	c0 := startWorkerAt(f, "w0", "environ obeys:0", p.Addr()).client()
 	c1 := startWorker(f, "w1", "environ obeys:0").client()
-	arrived := p.AfterReply(func(op int32, req []byte) bool { return bytes.Contains(req, []byte("/barrier/b/0/c/c-")) })
+	arrived := arrival(p)
 	passes := make(chan error, 1)
 	go func() { passes <- c0.Barrier(t.Context(), Barrier{Name: "b"}) }()
 	<-arrived
-	p.Refuse(true)
-	p.Cut()
-	rig.Await(t, "the session expires", func() bool { return f.look().Live == 1 })
+	cutOff(p)
+	f.expires(1)
 	if err := c1.Barrier(t.Context(), Barrier{Name: "b"}); err != nil {
 		t.Error(err)
 	}
 	p.Refuse(false)
-	select {
-	case err := <-passes:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Error("it waits at another round")
+	if err := rig.Receive(t, passes, "the round that it waited at"); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -403,18 +402,17 @@ func TestReleasedWhileTheSessionWasLost(t *testing.T) {
 // next one already. Asking again it meets them there.
 func TestAbortedWhileTheSessionWasLost(t *testing.T) {
 	t.Parallel()
-	f, p := newTestJob(t, 3), newProxy(t)
+	f, p := newTestJob(t, 3), rig.Proxy(t, servers.Addrs()[0])
 	c0 := startWorkerAt(f, "w0", "environ obeys:0", p.Addr()).client()
 	c1 := startWorker(f, "w1", "environ obeys:0").client()
 	c2 := startWorker(f, "w2", "environ obeys:0").client()
 	b := Barrier{Name: "b", Retry: true}
-	arrived := p.AfterReply(func(op int32, req []byte) bool { return bytes.Contains(req, []byte("/barrier/b/0/c/c-")) })
+	arrived := arrival(p)
 	asked, next := make(chan error, 1), make(chan error, 2)
 	go func() { asked <- c0.Barrier(t.Context(), b) }()
 	<-arrived
-	p.Refuse(true)
-	p.Cut()
-	rig.Await(t, "the session expires", func() bool { return f.look().Live == 2 })
+	cutOff(p)
+	f.expires(2)
 	hasty := b
 	hasty.Timeout = "1ms"
 	var aborted *worker.AbortedError
@@ -440,7 +438,7 @@ func TestAbortedWhileTheSessionWasLost(t *testing.T) {
 // TestALossWhileWaitingToStart does not end the waiting.
 func TestALossWhileWaitingToStart(t *testing.T) {
 	t.Parallel()
-	f, p := newTestJob(t, 2), newProxy(t)
+	f, p := newTestJob(t, 2), rig.Proxy(t, servers.Addrs()[0])
 	w := startWorkerAt(f, "w0", "obeys:0", p.Addr(), starting(StartBarrier))
 	<-w.joined
 	lose(p, f)
@@ -451,7 +449,7 @@ func TestALossWhileWaitingToStart(t *testing.T) {
 // TestALossBeforeItIsIdle: a worker without a command goes on as its newest Member.
 func TestALossBeforeItIsIdle(t *testing.T) {
 	t.Parallel()
-	f, p := newTestJob(t, 2), newProxy(t)
+	f, p := newTestJob(t, 2), rig.Proxy(t, servers.Addrs()[0])
 	found := make(chan int, 1)
 	w := startWorkerAt(f, "w0", "", p.Addr(), starting(StartAll), func(c *Config) {
 		c.Command = nil
@@ -467,7 +465,7 @@ func TestALossBeforeItIsIdle(t *testing.T) {
 	})
 	<-w.joined
 	lose(p, f)
-	rig.Await(t, "it joins again", func() bool { return f.look().Live == 1 })
+	f.rejoins()
 	startWorker(f, "w1", "obeys:0").says("ready")
 	select {
 	case n := <-found:
@@ -485,14 +483,13 @@ func TestLossStopLeavesNothing(t *testing.T) {
 	for name, first := range map[string]syscall.Signal{"running": syscall.SIGUSR1, "draining": syscall.SIGTERM} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, p := newTestJob(t, 1), newProxy(t)
+			f, p := newTestJob(t, 1), rig.Proxy(t, servers.Addrs()[0])
 			w := startWorkerAt(f, "w0", "leaves:ignores ignores", p.Addr(), func(c *Config) { c.OnLoss = LossStop })
 			rest := w.pid("left")
 			leader := w.pid("ready")
 			w.signals <- first
 			w.says("got " + signalName(first))
-			p.Refuse(true)
-			p.Cut()
+			cutOff(p)
 			startWorker(f, "w0", "obeys:0").says("ready")
 			for _, pid := range []int{leader, rest} {
 				if lives(t, pid) {
@@ -534,11 +531,10 @@ func lives(t *testing.T, pid int) bool {
 // TestTakenOverWhileTheSessionWasLost: the old process stops its command as soon as it can know.
 func TestTakenOverWhileTheSessionWasLost(t *testing.T) {
 	t.Parallel()
-	f, p := newTestJob(t, 1), newProxy(t)
+	f, p := newTestJob(t, 1), rig.Proxy(t, servers.Addrs()[0])
 	w := startWorkerAt(f, "w0", "obeys:0", p.Addr())
 	w.says("ready")
-	p.Refuse(true)
-	p.Cut()
+	cutOff(p)
 	next := startWorker(f, "w0", "obeys:0") // waits for the old session to expire
 	next.says("ready")
 	p.Refuse(false)
@@ -554,13 +550,12 @@ func TestTakenOverWhileTheSessionWasLost(t *testing.T) {
 // again.
 func TestACommandThatEndsWithoutAServer(t *testing.T) {
 	t.Parallel()
-	f, p := newTestJob(t, 1), newProxy(t)
+	f, p := newTestJob(t, 1), rig.Proxy(t, servers.Addrs()[0])
 	w := startWorkerAt(f, "w0", "ends:0", p.Addr())
 	w.says("ready")
-	p.Refuse(true)
-	p.Cut()
+	cutOff(p)
 	w.signals <- syscall.SIGUSR1 // at which it exits with 0
-	rig.Await(t, "the session expires", func() bool { return f.look().Live == 0 })
+	f.expires(0)
 	p.Refuse(false)
 	if e := w.ends(); e.Code != 0 || e.Err != nil || f.claim("w0") != "done 0" {
 		t.Errorf("%+v, claim %s", e, f.claim("w0"))
@@ -570,11 +565,10 @@ func TestACommandThatEndsWithoutAServer(t *testing.T) {
 // TestACommandThatEndsWithoutAServerForLong: the code is the command's, and the text says what is not known.
 func TestACommandThatEndsWithoutAServerForLong(t *testing.T) {
 	t.Parallel()
-	f, p := newTestJob(t, 1), newProxy(t)
+	f, p := newTestJob(t, 1), rig.Proxy(t, servers.Addrs()[0])
 	w := startWorkerAt(f, "w0", "ends:7", p.Addr())
 	w.says("ready")
-	p.Refuse(true)
-	p.Cut()
+	cutOff(p)
 	begun := time.Now()
 	w.signals <- syscall.SIGUSR1
 	w.signals <- syscall.SIGTERM // hurries
@@ -588,7 +582,7 @@ func TestWhatIsLostWhileItPartsIsNotTheCommands(t *testing.T) {
 	for _, name := range []string{"the_session", "the_identity"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, p := newTestJob(t, 1), newProxy(t)
+			f, p := newTestJob(t, 1), rig.Proxy(t, servers.Addrs()[0])
 			w := startWorkerAt(f, "w0", "obeys:7", p.Addr(), func(c *Config) { c.OnLoss = LossStop })
 			w.says("ready")
 			leaves, takenOver := make(chan struct{}), make(chan struct{})
@@ -617,23 +611,11 @@ func TestWhatIsLostWhileItPartsIsNotTheCommands(t *testing.T) {
 	}
 }
 
-// answeredSoon fails the test if no answer comes while the session stays lost.
-func answeredSoon(t *testing.T, what string, answers <-chan error) error {
-	t.Helper()
-	select {
-	case err := <-answers:
-		return err
-	case <-time.After(time.Minute):
-		t.Fatalf("%s: no answer", what)
-		return nil
-	}
-}
-
 // TestTimeRunsOutWhileTheSessionIsLost, for what was asked before the loss and after it. An arrival stands, and the
 // round is aborted for nobody.
 func TestTimeRunsOutWhileTheSessionIsLost(t *testing.T) {
 	t.Parallel()
-	f, p := newTestJob(t, 3), newProxy(t)
+	f, p := newTestJob(t, 3), rig.Proxy(t, servers.Addrs()[0])
 	c0 := startWorkerAt(f, "w0", "environ obeys:0", p.Addr()).client()
 	c1 := startWorker(f, "w1", "environ obeys:0").client()
 	arrived := p.AfterReply(func(_ int32, req []byte) bool {
@@ -650,14 +632,14 @@ func TestTimeRunsOutWhileTheSessionIsLost(t *testing.T) {
 	go func() { answers["wait"] <- c0.Wait(t.Context(), Wait{Timeout: "15s"}) }()
 	go func() { answers["before"] <- c0.Barrier(t.Context(), Barrier{Name: "before", Timeout: "15s"}) }()
 	<-arrived
-	rig.Await(t, "the session expires", func() bool { return f.look().Live == 1 })
+	f.expires(1)
 	go func() { answers["after"] <- c0.Barrier(t.Context(), Barrier{Name: "after", Timeout: "200ms"}) }()
 	for what, text := range map[string]string{
 		"wait":   "it is not known whether all 3 workers have joined",
 		"before": "at round 0 of barrier before",
 		"after":  "at barrier after",
 	} {
-		err := answeredSoon(t, what, answers[what])
+		err := rig.Receive(t, answers[what], what)
 		if !errors.Is(err, ErrLate) || !strings.Contains(err.Error(), text) ||
 			!strings.Contains(err.Error(), "ZooKeeper") {
 			t.Errorf("%s: %v", what, err)
@@ -669,7 +651,7 @@ func TestTimeRunsOutWhileTheSessionIsLost(t *testing.T) {
 		go func() { others <- c.Barrier(t.Context(), Barrier{Name: "before"}) }()
 	}
 	for range 2 {
-		if err := answeredSoon(t, "the others", others); err != nil {
+		if err := rig.Receive(t, others, "the others"); err != nil {
 			t.Errorf("the arrival did not stand: %v", err)
 		}
 	}
@@ -683,19 +665,19 @@ func TestTimeRunsOutWhileTheSessionIsLost(t *testing.T) {
 // TestTheTimeOfABarrierIsOneTime, in however many sessions: what remains of it after a loss aborts the round.
 func TestTheTimeOfABarrierIsOneTime(t *testing.T) {
 	t.Parallel()
-	f, p := newTestJob(t, 2), newProxy(t)
+	f, p := newTestJob(t, 2), rig.Proxy(t, servers.Addrs()[0])
 	c0 := startWorkerAt(f, "w0", "environ obeys:0", p.Addr()).client()
-	arrived := p.AfterReply(func(_ int32, req []byte) bool { return bytes.Contains(req, []byte("/barrier/b/0/c/c-")) })
+	arrived := arrival(p)
 	answers := make(chan error, 1)
 	begun := time.Now()
 	go func() { answers <- c0.Barrier(t.Context(), Barrier{Name: "b", Timeout: "15s"}) }()
 	<-arrived
 	lose(p, f)
 	var aborted *worker.AbortedError
-	if err := answeredSoon(t, "the barrier", answers); !errors.As(err, &aborted) {
+	if err := rig.Receive(t, answers, "the barrier"); !errors.As(err, &aborted) {
 		t.Fatal(err)
 	}
-	rig.Await(t, "it joins again", func() bool { return f.look().Live == 1 })
+	f.rejoins()
 	remained, err := time.ParseDuration(aborted.Why[strings.LastIndex(aborted.Why, " ")+1:])
 	if err != nil || remained >= 15*time.Second {
 		t.Errorf("%s after %s: %v, %v", aborted.Why, time.Since(begun), remained, err)
@@ -726,7 +708,7 @@ func TestTheWayToTheStartHasALimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, p := newTestJob(t, 0), newProxy(t)
+			f, p := newTestJob(t, 0), rig.Proxy(t, servers.Addrs()[0])
 			f.job.Workers = 2
 			f.job.Timeouts.Join, f.job.Timeouts.Barrier = resource.Duration(10*time.Second), resource.Duration(10*time.Second)
 			f.create()
@@ -746,7 +728,7 @@ func TestTheWayToTheStartHasALimit(t *testing.T) {
 			startWorker(f, "w1", "obeys:0").says("ready")
 			<-gone
 			if c.back {
-				rig.Await(t, "the session expires", func() bool { return f.look().Live == 1 })
+				f.expires(1)
 				p.Refuse(false)
 			}
 			e := w.ends()
