@@ -51,7 +51,7 @@ func runDuty(ctx context.Context, p *process, duty string, command []string) err
 		return err
 	}
 	if len(command) > 0 {
-		return p.runTask(ctx, command, dutyError, func(ctx context.Context, t wrap.Task) wrap.Result {
+		return p.runTask(ctx, command, dutyError, func(ctx context.Context, t wrap.DutyCommand) wrap.Result {
 			return c.WhileHeld(ctx, duty, t)
 		})
 	}

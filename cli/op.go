@@ -75,7 +75,7 @@ func runOp(ctx context.Context, p *process, name string, adopt bool, script []st
 			fmt.Fprintf(p.err, "muster: resuming operation %s\n", name)
 		}
 	}}
-	return p.runTask(ctx, script, holderError, func(ctx context.Context, t wrap.Task) wrap.Result {
+	return p.runTask(ctx, script, holderError, func(ctx context.Context, t wrap.DutyCommand) wrap.Result {
 		return c.RunOperation(ctx, o, t)
 	})
 }
@@ -84,14 +84,14 @@ func runOp(ctx context.Context, p *process, name string, adopt bool, script []st
 // error of the member.
 func (p *process) runTask(
 	ctx context.Context, command []string, explain func(error) error,
-	run func(context.Context, wrap.Task) wrap.Result,
+	run func(context.Context, wrap.DutyCommand) wrap.Result,
 ) error {
 	files, signals, release, err := p.streams()
 	if err != nil {
 		return err
 	}
 	defer release()
-	result := run(ctx, wrap.Task{
+	result := run(ctx, wrap.DutyCommand{
 		Command: command, Dir: p.flags.dir, Environ: p.environ, Files: files, Signals: signals,
 	})
 	if result.Err != nil && result.Code == 0 {
@@ -199,7 +199,7 @@ func runStep(ctx context.Context, p *process, name string, command []string) err
 		return usagef("muster op NAME -- SCRIPT", "muster step works inside the script of an operation, "+
 			"and there is no %s here", wrap.RunVariable)
 	}
-	return p.runTask(ctx, command, holderError, func(ctx context.Context, t wrap.Task) wrap.Result {
+	return p.runTask(ctx, command, holderError, func(ctx context.Context, t wrap.DutyCommand) wrap.Result {
 		return c.RunStep(ctx, of, name, t, p.out)
 	})
 }

@@ -348,13 +348,8 @@ func (t *Task) Context() context.Context {
 	return t.ctx
 }
 
-// Pause takes nothing until Resume, and gives back what was not taken. What consumers have goes on.
-func (e *Executor) Pause() { e.pause(true) }
-
-// Resume ends a Pause.
-func (e *Executor) Resume() { e.pause(false) }
-
-func (e *Executor) pause(on bool) {
+// Pause takes nothing until it is called with false, and gives back what was not taken. What consumers have goes on.
+func (e *Executor) Pause(on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.paused = on

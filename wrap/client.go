@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"muster/member"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"muster/member"
 )
 
 // Client asks a worker, from inside its command.
@@ -212,8 +213,8 @@ func (c *Client) Ready(ctx context.Context) error {
 	return c.post(ctx, "/ready", struct{}{})
 }
 
-// Task is a command that is run only while a duty is held.
-type Task struct {
+// DutyCommand is a command that is run only while a duty is held: itself, a script, or a step of that.
+type DutyCommand struct {
 	Command []string // with its arguments
 	Dir     string
 	Environ []string // NAME=value; DutyVariable and EpochVariable are added
@@ -224,7 +225,7 @@ type Task struct {
 // WhileHeld runs a command while the member holds the duty. If the duty is lost or given back, or the member has died,
 // the command is ended as the member's own commands are. The error is member.ErrNotHeld if the member does not hold the
 // duty.
-func (c *Client) WhileHeld(ctx context.Context, duty string, t Task) Result {
+func (c *Client) WhileHeld(ctx context.Context, duty string, t DutyCommand) Result {
 	var h Held
 	j, err := c.join(ctx, t, UseOf{Duty: duty}.path("command"), nil, &h)
 	if err != nil {
@@ -264,7 +265,7 @@ type OpenOperation struct {
 
 // RunOperation opens or resumes an operation, and runs its script. The operation is closed if that ends with 0, or if
 // it could not be executed and no step has begun. Otherwise it stays open.
-func (c *Client) RunOperation(ctx context.Context, o OpenOperation, t Task) Result {
+func (c *Client) RunOperation(ctx context.Context, o OpenOperation, t DutyCommand) Result {
 	var run OperationRun
 	j, err := c.join(ctx, t, o.Use.path("op", o.Name), openRequest{o.Script, o.Adopt}, &run)
 	if err != nil {
@@ -300,7 +301,7 @@ func (r RunOfOperation) path() string {
 
 // RunStep runs the command of a step, unless it was done before, and writes its output to out. The step is recorded if
 // the command ends with 0.
-func (c *Client) RunStep(ctx context.Context, of RunOfOperation, name string, t Task, out io.Writer) Result {
+func (c *Client) RunStep(ctx context.Context, of RunOfOperation, name string, t DutyCommand, out io.Writer) Result {
 	var s StepRun
 	query := "?run=" + url.QueryEscape(of.Run)
 	j, err := c.join(ctx, t, of.path()+query, stepRequest{name, t.Command}, &s)
@@ -375,7 +376,7 @@ type joined struct {
 }
 
 // join asks the member whether the command of t may run, and reads the first line of the answer.
-func (c *Client) join(ctx context.Context, t Task, path string, question, first any) (*joined, error) {
+func (c *Client) join(ctx context.Context, t DutyCommand, path string, question, first any) (*joined, error) {
 	found, err := lookUp(t.Command[0])
 	if err != nil {
 		return nil, err
@@ -395,7 +396,7 @@ func (c *Client) join(ctx context.Context, t Task, path string, question, first 
 }
 
 // run runs the command to its end, as the member orders. told is why, if it was told to end.
-func (j *joined) run(t Task, environ []string, files []*os.File) (r Result, told error) {
+func (j *joined) run(t DutyCommand, environ []string, files []*os.File) (r Result, told error) {
 	command, err := start(launch{j.path, t.Command, environ, t.Dir, files, adoptOrphans()})
 	if err != nil {
 		return Result{Code: startCode(err), Err: err}, nil

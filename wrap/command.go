@@ -60,8 +60,12 @@ func (e exitStatus) code() int {
 // when the thread that started the process ends, not when this process ends.
 func start(l launch) (*command, error) { return startReaped(l, nil) }
 
-// startReaped is start. The reaper, unless nil, waits for the process.
+// startReaped is start. The reaper, unless nil, waits for the process; it is needed where orphans are to be reaped.
 func startReaped(l launch, by *reaper) (*command, error) {
+	if by == nil && (l.adopts || os.Getpid() == 1) {
+		by = newReaper()
+		by.empty = make(chan struct{})
+	}
 	how := attributes()
 	giveTerminal(how, l.files)
 	started, end, reaped := make(chan error), make(chan exitStatus, 1), make(chan struct{})
@@ -80,12 +84,7 @@ func startReaped(l launch, by *reaper) (*command, error) {
 			return
 		}
 		err := begin()
-		started <- err
-		switch {
-		case err != nil:
-		case l.adopts || os.Getpid() == 1:
-			c.reap(end)
-		default:
+		if started <- err; err == nil {
 			c.wait(end)
 		}
 	}()
@@ -103,22 +102,6 @@ func (c *command) wait(end chan<- exitStatus) {
 		return
 	}
 	end <- exitStatus{status: state.Sys().(syscall.WaitStatus)}
-}
-
-// reap waits for the process, and for every orphan that the kernel gives to this process, until there are no more. One
-// loop waits for both, because two would take each other's statuses.
-func (c *command) reap(end chan<- exitStatus) {
-	for {
-		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, 0, nil)
-		switch {
-		case err == syscall.EINTR:
-		case err != nil: // no children are left
-			return
-		case pid == c.process.Pid:
-			end <- exitStatus{status: status}
-		}
-	}
 }
 
 // signal signals the process alone: some signals end a process that does not expect them, and a shell decides itself
@@ -426,17 +409,23 @@ type reaper struct {
 	mu       sync.Mutex
 	exits    map[int]chan<- exitStatus // by process
 	running  bool                      // the loop
+	empty    chan struct{}             // of a reaper for one command: closed when there are no children any more
 }
 
 func newReaper() *reaper { return &reaper{exits: map[int]chan<- exitStatus{}} }
 
-// run starts the process of c, says on started whether that succeeded, and returns when the process has ended.
+// run starts the process of c, says on started whether that succeeded, and returns when the process has ended, or with
+// empty all children have.
 func (r *reaper) run(c *command, begin func() error, started chan<- error, end chan<- exitStatus) {
 	exit := make(chan exitStatus, 1)
 	err := r.begin(c, begin, exit)
 	started <- err
-	if err == nil {
-		end <- <-exit
+	if err != nil {
+		return
+	}
+	end <- <-exit
+	if r.empty != nil {
+		<-r.empty
 	}
 }
 
@@ -465,6 +454,9 @@ func (r *reaper) reap() {
 			continue
 		}
 		over = r.reaped(pid, status, err)
+	}
+	if r.empty != nil {
+		close(r.empty)
 	}
 }
 

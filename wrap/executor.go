@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,7 +52,7 @@ func RunExecutor(ctx context.Context, c ExecutorConfig) Result {
 	}
 	defer e.fleet.close()
 	result := r.run(ctx)
-	if wrong := new(errCommand); errors.As(result.Err, &wrong) {
+	if wrong := new(commandError); errors.As(result.Err, &wrong) {
 		result.Code = max(cannotRun, startCode(result.Err))
 	}
 	if result.Text != "" { // it has joined
@@ -112,9 +113,7 @@ func (e *executor) start(p *tasks.Process) *tasks.Executor {
 		}
 	}
 	e.engine = tasks.StartExecutor(p, c)
-	if e.paused {
-		e.engine.Pause()
-	}
+	e.engine.Pause(e.paused)
 	return e.engine
 }
 
@@ -140,19 +139,15 @@ func (e *executor) signaled(sig os.Signal) {
 	defer e.mu.Unlock()
 	switch {
 	case sig == syscall.SIGTSTP:
-		e.paused = true
 		e.c.Log.Warn("SIGTSTP: this executor takes no more tasks until SIGCONT")
-		if e.engine != nil {
-			e.engine.Pause()
-		}
 	case sig == syscall.SIGCONT && e.paused:
-		e.paused = false
 		e.c.Log.Warn("SIGCONT: this executor takes tasks again")
-		if e.engine != nil {
-			e.engine.Resume()
-		}
 	default:
 		e.fleet.signal(sig)
+		return
+	}
+	if e.paused = sig == syscall.SIGTSTP; e.engine != nil {
+		e.engine.Pause(e.paused)
 	}
 }
 
@@ -174,15 +169,11 @@ type counted struct {
 func (c *counted) Take(ctx context.Context) (*tasks.Task, error) {
 	t, err := c.engine.Take(ctx)
 	if err == nil {
-		c.took(1)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.taken++
 	}
 	return t, err
-}
-
-func (c *counted) took(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.taken += int64(n)
 }
 
 // Finish implements source.
@@ -239,10 +230,10 @@ type crew struct {
 	hint     func()       // unless nil, called when a line is not answered for hintAfter
 }
 
-// errCommand means that the command cannot be run, or never does what it should. The executor must end.
-type errCommand struct{ error }
+// commandError means that the command cannot be run, or never does what it should. The executor must end.
+type commandError struct{ error }
 
-func (e *errCommand) Unwrap() error { return e.error }
+func (e *commandError) Unwrap() error { return e.error }
 
 // run executes tasks with so many commands at once, until ctx ends or there are no more. Nothing runs then. The error
 // is why the executor cannot go on.
@@ -325,7 +316,7 @@ func (w *crew) process(ctx context.Context, t *tasks.Task) error {
 		return nil
 	}
 	begun := time.Now()
-	a, err := w.attempt(ctx, t, argv, stdin)
+	a, err := w.perform(ctx, t, argv, stdin)
 	switch {
 	case err == nil:
 		w.conclude(t, a, time.Since(begun))
@@ -337,7 +328,7 @@ func (w *crew) process(ctx context.Context, t *tasks.Task) error {
 	}
 	w.Return(t)
 	if permanent(err) {
-		return &errCommand{err}
+		return &commandError{err}
 	}
 	w.log.Warn("the command cannot be started now; trying again", "error", err)
 	pause(ctx, retryPause)
@@ -346,14 +337,9 @@ func (w *crew) process(ctx context.Context, t *tasks.Task) error {
 
 // permanent reports whether a command will not start later either.
 func permanent(err error) bool {
-	for _, e := range []error{
+	return slices.ContainsFunc([]error{
 		exec.ErrNotFound, fs.ErrNotExist, fs.ErrPermission, syscall.ENOEXEC, syscall.ENOTDIR, syscall.ELOOP,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // placeholder stands for the task in the arguments of the command.
@@ -384,8 +370,8 @@ type attempt struct {
 	tail   tail
 }
 
-// attempt runs the command for a task, until all of its group has ended.
-func (w *crew) attempt(ctx context.Context, t *tasks.Task, argv []string, stdin []byte) (*attempt, error) {
+// perform runs the command for a task, until all of its group has ended.
+func (w *crew) perform(ctx context.Context, t *tasks.Task, argv []string, stdin []byte) (*attempt, error) {
 	s, err := openStreams(w.null, stdin != nil)
 	if err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ func (w *crew) lineProcesses(ctx context.Context) error {
 				pause(ctx, retryPause)
 				continue
 			}
-			return &errCommand{err}
+			return &commandError{err}
 		}
 		p.run(ctx)
 		if over, err := s.follow(ctx, p); over || err != nil {
@@ -195,7 +195,7 @@ func (s *lineSlot) backOff(ctx context.Context, p *lineProcess) error {
 	s.idle++
 	if s.idle >= maxIdle && !s.crew.answered.Load() {
 		text := p.tail.after(p.endReason())
-		return &errCommand{fmt.Errorf("the command has ended %d times before it answered anything: %s", s.idle, text)}
+		return &commandError{fmt.Errorf("the command has ended %d times before it answered anything: %s", s.idle, text)}
 	}
 	pause(ctx, min(maxStartWait, time.Second<<min(s.idle-1, 10)))
 	return nil

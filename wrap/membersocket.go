@@ -164,10 +164,11 @@ type StateKeys struct {
 }
 
 func (r *memberRun) stateRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /duty/{duty}/state", r.read(func(ctx context.Context, m *member.Member, duty string) (any, error) {
-		keys, err := m.Keys(ctx, duty)
-		return StateKeys{keys}, err
-	}))
+	mux.HandleFunc("GET /duty/{duty}/state", r.read(
+		func(ctx context.Context, m *member.Member, duty string) (any, error) {
+			keys, err := m.Keys(ctx, duty)
+			return StateKeys{keys}, err
+		}))
 	mux.HandleFunc("GET /duty/{duty}/state/{key}", handle(r.getState))
 	mux.HandleFunc("PUT /duty/{duty}/state/{key}", change(member.MaxStateValue, r.holdSince,
 		func(q *http.Request, h *hold, value []byte) error {
@@ -307,10 +308,11 @@ func (r *memberRun) runOf(q *http.Request) (run *opRun, err error) {
 }
 
 func (r *memberRun) operationRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /duty/{duty}/op", r.read(func(ctx context.Context, m *member.Member, duty string) (any, error) {
-		open, err := m.Operations(ctx, duty)
-		return Operations{open}, err
-	}))
+	mux.HandleFunc("GET /duty/{duty}/op", r.read(
+		func(ctx context.Context, m *member.Member, duty string) (any, error) {
+			open, err := m.Operations(ctx, duty)
+			return Operations{open}, err
+		}))
 	mux.HandleFunc("POST /duty/{duty}/op/{op}", handle(r.runOperation))
 	mux.HandleFunc("POST /duty/{duty}/op/{op}/close", change(maxRequest, r.runOf,
 		func(q *http.Request, run *opRun, _ []byte) error {
