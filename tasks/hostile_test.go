@@ -111,7 +111,7 @@ func TestProcessesOutliveAHostileRedis(t *testing.T) {
 			defer direct.Close()
 			l.to(lie[0], lie[1])
 			for _, list := range []string{WakeExecutor, WakeWatcher} { // or else they would ask nothing for a while
-				if err := direct.RPush(t.Context(), keyPrefix(f.generation())+list, "1").Err(); err != nil {
+				if err := direct.RPush(t.Context(), store.Prefix(f.generation())+list, "1").Err(); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -119,21 +119,13 @@ func (j *join) connect(ctx context.Context) error {
 		return nil
 	}
 	j.disconnect()
-	for {
+	return j.untilRedis(ctx, func() error {
 		client, err := j.c.Redis.connect(ctx, j.queue)
 		if err == nil {
 			j.client, j.url = client, j.queue.Redis
-			return nil
 		}
-		if err := j.awaitRedis(ctx, err); !errors.Is(err, errAgain) {
-			return err
-		}
-		select {
-		case <-j.Changed:
-			return errAgain
-		default:
-		}
-	}
+		return err
+	})
 }
 
 func (j *join) disconnect() {
@@ -146,16 +138,23 @@ func (j *join) disconnect() {
 // hello tells Redis that the seat's znode stands.
 func (j *join) hello(ctx context.Context, p *Process) error {
 	j.Changed = nil // the process has joined: a Record that was written again is read later, and would not let it wait
+	return j.untilRedis(ctx, func() error { return p.hello(ctx) })
+}
+
+// untilRedis calls f until Redis answers. errAgain: the Record has changed.
+func (j *join) untilRedis(ctx context.Context, f func() error) error {
 	for {
-		err := p.hello(ctx)
-		switch {
-		case err == nil:
-			return nil
-		case refused(err):
+		err := f()
+		if err == nil || refused(err) {
 			return err
 		}
 		if err := j.awaitRedis(ctx, err); !errors.Is(err, errAgain) {
 			return err
+		}
+		select {
+		case <-j.Changed:
+			return errAgain
+		default:
 		}
 	}
 }

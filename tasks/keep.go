@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -306,13 +307,14 @@ func (k *keeper) writeHealth(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	was, bad := znode.DecodeAny[znode.Health](body)
 	k.health.Seat = k.p.seat.Name()
 	slices.Sort(k.health.Lost)
 	slices.Sort(k.health.Failed)
-	mine := bad == nil && was != nil && was.Seat == k.health.Seat
-	switch {
-	case mine && sameHealth(*was, k.health), !mine && sameHealth(znode.Health{}, k.health):
+	told := znode.Health{Seat: k.health.Seat} // by who has told nothing yet
+	if was, err := znode.DecodeAny[znode.Health](body); err == nil && was != nil && was.Seat == told.Seat {
+		told = *was
+	}
+	if reflect.DeepEqual(told, k.health) {
 		return nil
 	}
 	if body, err = znode.Encode(k.health); err != nil {
@@ -323,12 +325,6 @@ func (k *keeper) writeHealth(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// sameHealth reports whether two findings are the same, whoever made them.
-func sameHealth(a, b znode.Health) bool {
-	return a.Completed == b.Completed && a.MoreLost == b.MoreLost && a.Redis == b.Redis && a.Full == b.Full &&
-		slices.Equal(a.Lost, b.Lost) && slices.Equal(a.Failed, b.Failed)
 }
 
 // clip shortens a text for people to what a znode takes.

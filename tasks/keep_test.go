@@ -271,7 +271,7 @@ func TestWhyRedisRefuses(t *testing.T) {
 		}
 	}
 	format := func(value int) {
-		if err := c.HSet(t.Context(), keyPrefix(f.generation())+"q", "format", value).Err(); err != nil {
+		if err := c.HSet(t.Context(), store.Prefix(f.generation())+"q", "format", value).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -387,7 +387,7 @@ func TestADamagedSeat(t *testing.T) {
 	if _, err := f.store().Hello(t.Context(), "dead", store.Executor, 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.client().HSet(t.Context(), keyPrefix(f.generation())+"hands", "bad", "?").Err(); err != nil {
+	if err := f.client().HSet(t.Context(), store.Prefix(f.generation())+"hands", "bad", "?").Err(); err != nil {
 		t.Fatal(err)
 	}
 	f.joinKeeper("k", quick())

@@ -82,34 +82,29 @@ func (o *Operator) Close() {
 
 // Store is the queue in Redis. It connects if that was not done yet, and waits for Redis until ctx ends.
 func (o *Operator) Store(ctx context.Context) (*store.Queue, error) {
-	for tries := 0; o.client == nil; tries++ {
-		client, err := o.c.Redis.connect(ctx, o.Queue)
-		if err == nil {
-			o.client = client
-			break
-		}
-		if err := o.away(ctx, err, tries); err != nil {
+	if o.client == nil {
+		err := o.until(ctx, func() (err error) {
+			o.client, err = o.c.Redis.connect(ctx, o.Queue)
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
 	return open(o.client, o.Queue, o.Generation), nil
 }
 
-// away waits a while after an error of Redis, or returns why that is of no use.
-func (o *Operator) away(ctx context.Context, err error, tries int) error {
-	if refused(err) && !errors.Is(err, store.ErrMemory) || hopeless(err) || errors.As(err, new(*zkconn.Error)) {
-		return err
+// until calls f, which can be repeated, until Redis answers.
+func (o *Operator) until(ctx context.Context, f func() error) error {
+	for away := o.Away(ctx); ; {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if err := away(err); err != nil {
+			return err
+		}
 	}
-	if ctx.Err() == nil {
-		o.wait("Redis: " + err.Error())
-		o.why = err
-	} else if o.why != nil { // the last call was cut, and tells less
-		err = o.why
-	}
-	if Rest(ctx, tries) != nil {
-		return fmt.Errorf("%w: %w: %w", ErrRedis, err, context.Cause(ctx))
-	}
-	return nil
 }
 
 // wait says for what the operation waits, if it did not say so last.
@@ -120,12 +115,25 @@ func (o *Operator) wait(what string) {
 	}
 }
 
-// Away returns a function that waits after each error of Redis until ctx ends: for Records.
+// Away returns a function that waits after each error of Redis until ctx ends, or returns why that is of no use: for
+// Records.
 func (o *Operator) Away(ctx context.Context) func(error) error {
 	tries := 0
 	return func(err error) error {
+		if refused(err) && !errors.Is(err, store.ErrMemory) || hopeless(err) || errors.As(err, new(*zkconn.Error)) {
+			return err
+		}
+		if ctx.Err() == nil {
+			o.wait("Redis: " + err.Error())
+			o.why = err
+		} else if o.why != nil { // the last call was cut, and tells less
+			err = o.why
+		}
 		tries++
-		return o.away(ctx, err, tries)
+		if Rest(ctx, tries) != nil {
+			return fmt.Errorf("%w: %w: %w", ErrRedis, err, context.Cause(ctx))
+		}
+		return nil
 	}
 }
 
@@ -135,15 +143,7 @@ func (o *Operator) call(ctx context.Context, f func(st *store.Queue) error) erro
 	if err != nil {
 		return err
 	}
-	for away := o.Away(ctx); ; {
-		err := f(st)
-		if err == nil {
-			return nil
-		}
-		if err := away(err); err != nil {
-			return err
-		}
-	}
+	return o.until(ctx, func() error { return f(st) })
 }
 
 // Manifest reads an unfinished batch. ErrNoBatch: there is none of this name.

@@ -59,24 +59,30 @@ func (w *worker) turn(results []store.Result, idle int) []store.Grant {
 // work takes tasks one by one until there is none, and finishes each as do says. It returns the payloads it had.
 func (w *worker) work(do func(payload []byte) (store.Outcome, []byte)) (had []string) {
 	w.t.Helper()
-	var results []store.Result
-	for {
-		granted := w.turn(results, 1)
-		results = nil
+	return finishAll(func(results []store.Result) []store.Grant { return w.turn(results, 1) },
+		func(_ int64, payload []byte) (store.Outcome, []byte) { return do(payload) })
+}
+
+// finishAll makes turns until nothing is granted. do says how an attempt ends. It returns the payloads.
+func finishAll(
+	turn func([]store.Result) []store.Grant, do func(index int64, payload []byte) (store.Outcome, []byte),
+) (had []string) {
+	for granted := turn(nil); len(granted) > 0; {
+		var results []store.Result
 		for _, g := range granted {
 			for i, payload := range g.Payloads {
-				outcome, data := do(payload)
+				index := g.Index + int64(i)
+				outcome, data := do(index, payload)
 				had = append(had, string(payload))
 				results = append(results, store.Result{
-					Task: store.Task{Batch: g.Batch, Index: g.Index + int64(i)}, Attempt: g.Attempt, Outcome: outcome,
-					Took: 2 * time.Millisecond, Data: data,
+					Task: store.Task{Batch: g.Batch, Index: index}, Attempt: g.Attempt, Outcome: outcome,
+					Took: time.Millisecond, Data: data,
 				})
 			}
 		}
-		if len(results) == 0 {
-			return had
-		}
+		granted = turn(results)
 	}
+	return had
 }
 
 func echo(payload []byte) (store.Outcome, []byte) { return store.Done, Answer{Body: payload}.Encode() }

@@ -153,7 +153,7 @@ func (p *Process) block(key string, atMost time.Duration) <-chan struct{} {
 		defer close(ended)
 		conn, err := p.waitConn()
 		if err == nil { // the shortest timeout that the library sends is a second
-			err = conn.BLPop(p.ctx, max(atMost, time.Second), p.key(key)).Err()
+			err = conn.BLPop(p.ctx, max(atMost, time.Second), store.Prefix(p.Generation)+key).Err()
 		}
 		if err != nil && !errors.Is(err, redis.Nil) { // the next call may be answered, and this never be
 			_ = Rest(p.ctx, 2)
@@ -210,9 +210,6 @@ func (p *Process) unblock(ended <-chan struct{}) {
 	}
 }
 
-// key is a key of the queue.
-func (p *Process) key(name string) string { return keyPrefix(p.Generation) + name }
-
 // unlinkPage is how many places for keys are looked at, or keys deleted, at once; unlinkPages is how often. A Redis
 // with more keys than that is too large to be searched, or is none.
 const (
@@ -246,7 +243,7 @@ func Unlink(ctx context.Context, rec *resource.Record, access Access, hosts []st
 	if err == nil {
 		defer client.Close()
 		defer context.AfterFunc(ctx, func() { _ = client.Close() })() // a read does not end with ctx
-		err = unlinkAll(ctx, client, q, keyPrefix(rec.Generation))
+		err = unlinkAll(ctx, client, q, store.Prefix(rec.Generation))
 	}
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("redis at %s: %w", strings.Join(at.Hosts, ","), context.Cause(ctx))
@@ -282,6 +279,3 @@ func unlinkAll(ctx context.Context, client *redis.Client, q queue.Queue, prefix 
 	}
 	return fmt.Errorf("redis: %d pages of keys, and there are more", unlinkPages)
 }
-
-// keyPrefix is that of all keys of a generation.
-func keyPrefix(generation string) string { return "muster:{" + generation + "}:" }

@@ -35,7 +35,7 @@ func TestUnlink(t *testing.T) {
 	other.submit("b0", numbered(5))
 	c := f.client()
 	for i := range 3 * unlinkPage {
-		if err := c.Set(t.Context(), fmt.Sprint(keyPrefix(f.generation()), "b:x", i), "", 0).Err(); err != nil {
+		if err := c.Set(t.Context(), fmt.Sprint(store.Prefix(f.generation()), "b:x", i), "", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,7 +45,7 @@ func TestUnlink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	left, err := c.Keys(t.Context(), keyPrefix(f.generation())+"*").Result()
+	left, err := c.Keys(t.Context(), store.Prefix(f.generation())+"*").Result()
 	if err != nil || len(left) != 0 {
 		t.Errorf("%d keys are left: %v", len(left), err)
 	}
@@ -67,7 +67,7 @@ func TestAGenerationStaysUntilItsKeysAreGone(t *testing.T) {
 	direct := redis.NewClient(&redis.Options{Addr: rediss.Addr(), Protocol: 2})
 	t.Cleanup(func() { direct.Close() })
 	keys := func() int {
-		left, err := direct.Keys(t.Context(), keyPrefix(g)+"*").Result()
+		left, err := direct.Keys(t.Context(), store.Prefix(g)+"*").Result()
 		if err != nil {
 			t.Fatal(err)
 		}

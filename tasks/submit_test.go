@@ -187,8 +187,8 @@ func (f *fixture) inOrder(id string, n int) {
 	}
 }
 
-// TestSubmitLostReplies: the request or the reply is lost of each of the two writes of the manifest, and the submit goes
-// on. What is lost of Redis is tried in the worlds of sim/queues.
+// TestSubmitLostReplies: of each of the two writes of the manifest the request or the reply is lost, and the submit
+// goes on. What is lost of Redis is tried in the worlds of sim/queues.
 func TestSubmitLostReplies(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

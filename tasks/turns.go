@@ -33,8 +33,8 @@ const (
 	// short ones must not hold up those behind it. It is twice as long as a task is thought to take, if that is more.
 	stall = time.Second
 
-	maxWait      = 10 * time.Second       // for a token: it can be lost with a connection
-	offlineCheck = 100 * time.Millisecond // whether ZooKeeper answers again
+	maxWait      = 10 * time.Second       // for a token, also of a watcher: it can be lost with a connection
+	offlineCheck = 100 * time.Millisecond // whether ZooKeeper answers again, also of a watcher
 	restTime     = 250 * time.Millisecond // after a grant of a batch that is not to be worked on, or Turned.Alone
 	drainCheck   = 500 * time.Millisecond // whether others still hold the last tasks
 )

@@ -97,17 +97,11 @@ type watch struct {
 	do func(ctx context.Context, b *Completed) error
 }
 
-// wakeAtMost is how long a process blocks in Redis: a token can be lost with a connection.
-const wakeAtMost = 10 * time.Second
-
-// connectedCheck is how often a process without a connection to ZooKeeper looks for one.
-const connectedCheck = 100 * time.Millisecond
-
 // claim waits for a completed batch. It takes none while ZooKeeper is silent.
 func (w *watch) claim(ctx context.Context) (*store.Claimed, error) {
 	for ctx.Err() == nil {
 		if !w.p.Connected() {
-			pause(ctx, connectedCheck, nil)
+			pause(ctx, offlineCheck, nil)
 			continue
 		}
 		var got *store.Claimed
@@ -124,8 +118,8 @@ func (w *watch) claim(ctx context.Context) (*store.Claimed, error) {
 		case got != nil:
 			return got, nil
 		default:
-			if next < 0 || next > wakeAtMost {
-				next = wakeAtMost
+			if next < 0 || next > maxWait {
+				next = maxWait
 			}
 			w.p.Wait(ctx, WakeWatcher, next)
 		}

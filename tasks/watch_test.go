@@ -27,8 +27,7 @@ import (
 // result.
 func (f *fixture) executeAll(p *Process, result func(index int64) (store.Outcome, []byte)) {
 	f.t.Helper()
-	var results []store.Result
-	for {
+	finishAll(func(results []store.Result) []store.Grant {
 		var got store.Turned
 		err := p.Call(f.t.Context(), func(ctx context.Context, seq int64) (err error) {
 			got, err = p.store.Turn(ctx, p.Seat, seq, store.Turn{
@@ -39,23 +38,13 @@ func (f *fixture) executeAll(p *Process, result func(index int64) (store.Outcome
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if results = nil; len(got.Granted) == 0 {
-			return
+		return got.Granted
+	}, func(index int64, payload []byte) (store.Outcome, []byte) {
+		if result != nil {
+			return result(index)
 		}
-		for _, g := range got.Granted {
-			for i, payload := range g.Payloads {
-				index := g.Index + int64(i)
-				outcome, data := store.Done, Answer{Body: payload}.Encode()
-				if result != nil {
-					outcome, data = result(index)
-				}
-				results = append(results, store.Result{
-					Task: store.Task{Batch: g.Batch, Index: index}, Attempt: g.Attempt, Outcome: outcome,
-					Took: time.Millisecond, Data: data,
-				})
-			}
-		}
-	}
+		return echo(payload)
+	})
 }
 
 // completed submits a batch of n tasks and executes them.
@@ -430,7 +419,7 @@ func TestRedisLosesAClaim(t *testing.T) {
 	f := newFixture(t)
 	f.completed(f.join("e", queue.Executor), "b", 2)
 	w, c := f.join("w", queue.Watcher), f.client()
-	key := func(name string) string { return keyPrefix(f.generation()) + name }
+	key := func(name string) string { return store.Prefix(f.generation()) + name }
 	var ends []error
 	f.watching(w, func(ctx context.Context, b *Completed) (err error) {
 		for r, wrong := range b.Records(ctx) {

@@ -3,7 +3,6 @@ package redisserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -98,54 +97,5 @@ func TestTheServersOwnWordsWhenItEnds(t *testing.T) {
 	_, err := Start(t.Context(), Options{Policy: "nonsense"})
 	if err == nil || !strings.Contains(err.Error(), "maxmemory-policy") {
 		t.Error(err)
-	}
-}
-
-// eventually repeats an attempt until it succeeds.
-func eventually(t *testing.T, attempt func() error) {
-	t.Helper()
-	deadline, tick := time.After(60*time.Second), time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		err := attempt()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline:
-			t.Fatal(err)
-		case <-tick.C:
-		}
-	}
-}
-
-func TestSentinelsMakeTheReplicaThePrimary(t *testing.T) {
-	w, err := StartWatched(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	c := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: w.Name, SentinelAddrs: w.SentinelAddrs()})
-	t.Cleanup(func() { c.Close() })
-	if err := c.Set(t.Context(), "key", "value", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() error {
-		got, err := client(t, w.Servers[1]).Get(t.Context(), "key").Result()
-		if err != nil || got != "value" {
-			return fmt.Errorf("the replica has %q: %w", got, err)
-		}
-		return nil
-	})
-	if err := w.Servers[0].Kill(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() error { return c.Set(t.Context(), "key", "new", 0).Err() })
-	if got := client(t, w.Servers[1]).Get(t.Context(), "key").Val(); got != "new" {
-		t.Errorf("the replica has %q", got)
 	}
 }

@@ -106,9 +106,6 @@ func (s *Server) firstStart(ctx context.Context) error {
 // Addr is the host:port for clients. It stays the same over restarts.
 func (s *Server) Addr() string { return daemon.Loopback(s.port.Port) }
 
-// Pid is the process id of the latest run.
-func (s *Server) Pid() int { return s.run().OS.Pid }
-
 // Output is the last 64 KiB that the latest run wrote.
 func (s *Server) Output() string { return s.run().Out.String() }
 

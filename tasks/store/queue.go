@@ -63,8 +63,11 @@ type Queue struct {
 
 // New is the queue with this id whose keys begin with muster:{generation}:. The caller closes the client.
 func New(client *redis.Client, generation, id string) *Queue {
-	return &Queue{client, standard(), "muster:{" + generation + "}:", id}
+	return &Queue{client, standard(), Prefix(generation), id}
 }
+
+// Prefix begins all keys of a generation.
+func Prefix(generation string) string { return "muster:{" + generation + "}:" }
 
 // call runs a script once. A Refusal changed nothing; after any other error the outcome is unknown.
 func (q *Queue) call(ctx context.Context, script string, args ...any) (any, error) {
