@@ -119,11 +119,10 @@ func (k *keeper) serve(ctx context.Context) error {
 		wait := k.limits.period
 		err := k.pass(ctx)
 		events := k.events
-		var zk *zkconn.Error
 		switch {
 		case err == nil:
 			failures = 0
-		case errors.As(err, &zk):
+		case errors.As(err, new(*zkconn.Error)):
 			return err
 		default:
 			wait, events = backoff(failures), nil // seats that have changed are looked at when Redis answers
@@ -282,9 +281,8 @@ func (p *Process) moreSeats(ctx context.Context, books store.Books) (bool, error
 
 // report writes what is amiss, if that has changed. failed is why Redis could not be looked at.
 func (k *keeper) report(ctx context.Context, failed error) error {
-	var zk *zkconn.Error
 	switch {
-	case errors.As(failed, &zk), ctx.Err() != nil:
+	case errors.As(failed, new(*zkconn.Error)), ctx.Err() != nil:
 		return nil
 	case failed == nil:
 		k.silent, k.health.Redis = time.Time{}, ""
@@ -404,7 +402,7 @@ func (k *keeper) repairBatch(ctx context.Context, id string, m Manifest, b *stor
 	}
 	switch {
 	case do.repair != repairLost:
-		return k.one(id, do.String(), k.carryOut(ctx, id, m, do))
+		return k.one(id, string(do.repair), k.carryOut(ctx, id, m, do))
 	case len(amiss.Lost) == znode.MaxHealth:
 		amiss.MoreLost++
 	default:
@@ -435,7 +433,7 @@ func (k *keeper) one(id, did string, err error) error {
 	case err == nil && did != "":
 		k.p.log.Info("repaired a batch", "batch", id, "did", did)
 	case err == nil:
-	case refused(err), errors.Is(err, ErrNoBatch), errors.Is(err, ErrGoesOn), errors.Is(err, errAgain), denied(err):
+	case refused(err), isAny(err, ErrNoBatch, ErrGoesOn, errAgain), denied(err):
 		k.p.log.Debug("a batch is looked at again later", "batch", id, "error", err)
 	default:
 		return err
@@ -445,10 +443,8 @@ func (k *keeper) one(id, did string, err error) error {
 
 // denied reports whether ZooKeeper refused a request, such as for the version or the ACL of one znode.
 func denied(err error) bool {
-	var zk *zkconn.Error
-	return errors.As(err, &zk) && !slices.ContainsFunc([]error{
-		zkconn.ErrUnknown, zkconn.ErrNotSent, zkconn.ErrSessionLost, zkconn.ErrUnreachable, context.Canceled,
-	}, func(e error) bool { return errors.Is(err, e) })
+	return errors.As(err, new(*zkconn.Error)) && !isAny(err,
+		zkconn.ErrUnknown, zkconn.ErrNotSent, zkconn.ErrSessionLost, zkconn.ErrUnreachable, context.Canceled)
 }
 
 // readManifests reads all batches that ZooKeeper has; one that cannot be read is there, without tasks. The keeper
@@ -534,28 +530,19 @@ func (k *keeper) carryOut(ctx context.Context, id string, m Manifest, do decisio
 	return k.p.ledger.set(ctx, id, &m, next)
 }
 
-// repair is what the keeper does about a batch.
-type repair int
+// repair is what the keeper does about a batch, in the words of the log.
+type repair string
 
 const (
-	repairNone      repair = iota
-	repairEnd              // end it
-	repairLost             // Redis does not have it: name it
-	repairReopen           // Redis has all its tasks, but went back to before it was opened
-	repairSet              // Redis has another weight or state
-	repairOpened           // its submitter has opened it, and not said so
-	repairCompleted        // note that it is completed
-	repairResumed          // note that it is not, after all
-	repairRetried          // who retried its dead tasks is gone
+	repairEnd       repair = "ended"
+	repairLost      repair = "named as lost"   // Redis does not have it
+	repairReopen    repair = "opened in redis" // which has all its tasks, but went back to before it was opened
+	repairSet       repair = "set in redis"    // which has another weight or state
+	repairOpened    repair = "opened"          // its submitter has opened it, and not said so
+	repairCompleted repair = "noted that it is completed"
+	repairResumed   repair = "noted that it goes on"        // it is not completed, after all
+	repairRetried   repair = "noted that nobody retries it" // who retried its dead tasks is gone
 )
-
-// String is for the log; "" if nothing is done.
-func (r repair) String() string {
-	return [...]string{
-		"", "ended", "", "opened in redis", "set in redis", "opened", "noted that it is completed",
-		"noted that it goes on", "noted that nobody retries it",
-	}[r]
-}
 
 // decision is a repair; of repairEnd also how the batch ends.
 type decision struct {
@@ -651,8 +638,7 @@ func (k *keeper) forgetDay(ctx context.Context, dir string) error {
 		}
 		_, err = k.p.session.Multi(ctx, ops...)
 	}
-	switch {
-	case errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNotEmpty), errors.Is(err, zkconn.ErrUnknown):
+	if isAny(err, zkconn.ErrNoNode, zkconn.ErrNotEmpty, zkconn.ErrUnknown) {
 		return nil // another process does so too: the next pass looks again
 	}
 	return err

@@ -56,8 +56,7 @@ func hopeless(err error) bool { return Denied(err) || Unfit(err) || errors.Is(er
 // Unfit reports whether an error says that a Redis, or its address, is not one that the queue can use.
 func Unfit(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "DB index is out of range") ||
-		slices.ContainsFunc([]error{store.ErrServer, store.ErrURL, store.ErrOtherQueue, store.ErrFormat},
-			func(e error) bool { return errors.Is(err, e) })
+		isAny(err, store.ErrServer, store.ErrURL, store.ErrOtherQueue, store.ErrFormat)
 }
 
 // Denied reports whether Redis refused the user or the password, or what that user wants to do.
@@ -72,15 +71,14 @@ func deniedInScript(reply string) bool {
 }
 
 // refused reports whether a script refused a call: then it changed nothing.
-func refused(err error) bool {
-	var r *store.Refusal
-	return errors.As(err, &r)
-}
+func refused(err error) bool { return errors.As(err, new(*store.Refusal)) }
 
 // isReply reports whether an error is an answer of Redis.
-func isReply(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
+func isReply(err error) bool { return errors.As(err, new(redis.Error)) }
+
+// isAny reports whether an error is one of these.
+func isAny(err error, these ...error) bool {
+	return slices.ContainsFunc(these, func(one error) bool { return errors.Is(err, one) })
 }
 
 // Look connects to what Redis holds of the queue that has this Record, for who only looks at it. It needs no session,

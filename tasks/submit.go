@@ -378,7 +378,7 @@ func (x *submission) open(ctx context.Context) error {
 		}
 	}
 	err := x.call(ctx, func(st *store.Queue) error { return m.tell(ctx, st, x.c.ID) })
-	if errors.Is(err, store.ErrNoBatch) || errors.Is(err, store.ErrLife) || errors.Is(err, store.ErrState) {
+	if isAny(err, store.ErrNoBatch, store.ErrLife, store.ErrState) {
 		return nil // it has ended, or is cancelled, since
 	}
 	return err
@@ -476,10 +476,8 @@ func (x *submission) fill(ctx context.Context) error {
 
 // moved makes errAgain of a refusal because the batch is not as it was.
 func moved(err error) error {
-	for _, e := range []error{store.ErrNoBatch, store.ErrLife, store.ErrOffset, store.ErrState} {
-		if errors.Is(err, e) {
-			return errAgain
-		}
+	if isAny(err, store.ErrNoBatch, store.ErrLife, store.ErrOffset, store.ErrState) {
+		return errAgain
 	}
 	return err
 }

@@ -342,7 +342,7 @@ func TestASignalAtTheEndOfAStep(t *testing.T) {
 			<-taken
 			return nil
 		})
-		if !errors.Is(err, signalError{stopped(syscall.SIGTERM)}) {
+		if !errors.Is(err, stopped(syscall.SIGTERM)) {
 			t.Fatalf("the step ended with %v", err)
 		}
 	}

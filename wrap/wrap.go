@@ -99,12 +99,6 @@ type stopped syscall.Signal
 
 func (e stopped) Error() string { return "stopped by " + signalName(syscall.Signal(e)) }
 
-// signalError says that a signal came before the command was started, or to a process without a command.
-type signalError struct{ stopped }
-
-func (e signalError) Error() string { return e.stopped.Error() + " while no command ran" }
-func (e signalError) Unwrap() error { return e.stopped }
-
 // Signals are those that a worker passes on to its command. A caller of Run catches all of them before it calls: a
 // signal that is meant for the command must not end the worker.
 func Signals() []os.Signal {
@@ -151,7 +145,7 @@ func step(ctx context.Context, signals <-chan os.Signal, delay time.Duration, f 
 			if !endsWaiting(sig) {
 				continue
 			}
-			why := signalError{stopped(sig.(syscall.Signal))}
+			why := fmt.Errorf("%w while no command ran", stopped(sig.(syscall.Signal)))
 			if delay == 0 {
 				stop(why) // before done is looked at again: f may be about to end
 			} else {
