@@ -13,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/dev/redisserver"
 	"muster/resource/queue"
 	"muster/sim/rig"
 	"muster/tasks/store"
@@ -22,7 +21,7 @@ import (
 
 // liar is a Redis that lies to some requests while the test wants it.
 type liar struct {
-	*redisserver.Liar
+	addr     string
 	lie      atomic.Pointer[func(request []string) io.Reader]
 	requests atomic.Int64
 }
@@ -30,18 +29,13 @@ type liar struct {
 func newLiar(t testing.TB) *liar {
 	t.Helper()
 	l := &liar{}
-	var err error
-	l.Liar, err = redisserver.NewLiar(rediss.Addr(), func(request []string) io.Reader {
+	l.addr = rig.Liar(t, rediss.Addr(), func(request []string) io.Reader {
 		l.requests.Add(1)
 		if lie := l.lie.Load(); lie != nil {
 			return (*lie)(request)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
 	return l
 }
 
@@ -97,7 +91,7 @@ func TestProcessesOutliveAHostileRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLiar(t)
-			f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.Addr() })
+			f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.addr })
 			var notes notebook
 			noted := func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&notes, nil)) }
 			crew := &crew{f: f}
@@ -149,7 +143,7 @@ func (n *notebook) String() string {
 func TestTheKeeperSaysThatItsRedisIsNone(t *testing.T) {
 	t.Parallel()
 	l := newLiar(t)
-	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.Addr() })
+	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.addr })
 	f.joinKeeper("k", quick())
 	l.to("count", "*0\r\n")
 	rig.Await(t, "the note", func() bool {
@@ -167,7 +161,7 @@ func TestTheKeeperSaysThatItsRedisIsNone(t *testing.T) {
 func TestSubmitWaitsForARedis(t *testing.T) {
 	t.Parallel()
 	l := newLiar(t)
-	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.Addr() })
+	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.addr })
 	for _, lie := range [][2]string{
 		{"all", "*2000000000\r\n"}, {"all", strings.Repeat("*1\r\n", 3_000_000)}, {"begin", "*0\r\n"},
 		{"append", "$1\r\nx\r\n"}, {"open", ":-1\r\n"},
@@ -193,7 +187,7 @@ func TestSubmitWaitsForARedis(t *testing.T) {
 func TestResultsWithoutEnd(t *testing.T) {
 	t.Parallel()
 	l := newLiar(t)
-	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.Addr() })
+	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.addr })
 	f.submit("b", numbered(3))
 	st := f.store()
 	l.to("count", "*2\r\n$9\r\n0:1:5:abc\r\n$10\r\n77:1:5:abc\r\n")

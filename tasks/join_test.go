@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"muster/dev/redisserver"
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/queue"
@@ -206,20 +205,6 @@ func TestHelloWaits(t *testing.T) {
 	if !errors.Is(err, ErrRedis) || j.tries > 40 { // it begins with 50 to 100 ms, and doubles
 		t.Errorf("after %d tries: %v", j.tries, err)
 	}
-}
-
-func startRedis(t testing.TB, o redisserver.Options) *redisserver.Server {
-	t.Helper()
-	s, err := redisserver.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
 }
 
 // TestJoinWithALostReply: nothing is left when its session is closed, and another one joins.

@@ -133,7 +133,7 @@ func TestALateCall(t *testing.T) {
 // TestRedisIsKilled: a process waits, is not ready meanwhile, and goes on with the server's data.
 func TestRedisIsKilled(t *testing.T) {
 	t.Parallel()
-	server := startRedis(t, redisserver.Options{Fsync: "always"})
+	server := rig.StartRedis(t, redisserver.Options{Fsync: "always"})
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + server.Addr() })
 	e := f.join("e", queue.Executor)
 	f.submit("b1", numbered(10))

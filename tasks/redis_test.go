@@ -116,7 +116,7 @@ func TestUnlinkOfAnEndlessScanEnds(t *testing.T) {
 	l.to("scan", endlessScan)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	err := Unlink(ctx, recordAt(l.Addr()), Access{Getenv: noEnvironment}, []string{l.Addr()})
+	err := Unlink(ctx, recordAt(l.addr), Access{Getenv: noEnvironment}, []string{l.addr})
 	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "pages") {
 		t.Errorf("unlink: %v, want an error of the number of pages", err)
 	}
@@ -145,7 +145,7 @@ func TestUnlinkEndsWithItsContext(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			stopped := errors.New("stopped by a signal")
 			ended := make(chan error, 1)
-			go func() { ended <- Unlink(ctx, recordAt(l.Addr()), Access{Getenv: noEnvironment}, []string{l.Addr()}) }()
+			go func() { ended <- Unlink(ctx, recordAt(l.addr), Access{Getenv: noEnvironment}, []string{l.addr}) }()
 			<-scans
 			start := time.Now()
 			cancel(stopped)
@@ -161,7 +161,7 @@ func TestUnlinkEndsWithItsContext(t *testing.T) {
 func TestUnlinkConnectsOnlyToNamedHosts(t *testing.T) {
 	t.Parallel()
 	l := newLiar(t)
-	host, port, _ := net.SplitHostPort(l.Addr())
+	host, port, _ := net.SplitHostPort(l.addr)
 	environ := func(hosts string) Access {
 		return Access{Getenv: func(name string) string { return map[string]string{queue.EnvHosts: hosts}[name] }}
 	}
@@ -172,13 +172,13 @@ func TestUnlinkConnectsOnlyToNamedHosts(t *testing.T) {
 	}{
 		"nothing":       {environ(""), nil, true},
 		"another":       {environ("127.0.0.2,127.0.0.1:1"), []string{"127.0.0.1:1", "x:" + port}, true},
-		"declared":      {environ(""), []string{l.Addr()}, false},
+		"declared":      {environ(""), []string{l.addr}, false},
 		"environment":   {environ("x, " + host), nil, false},
-		"with a port":   {environ(l.Addr()), nil, false},
+		"with a port":   {environ(l.addr), nil, false},
 		"the host only": {environ(""), []string{host}, true},
 	} {
 		before := l.requests.Load()
-		err := Unlink(t.Context(), recordAt(l.Addr()), c.access, c.declared)
+		err := Unlink(t.Context(), recordAt(l.addr), c.access, c.declared)
 		if (err != nil) != c.refused || c.refused && !strings.Contains(err.Error(), queue.EnvHosts) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -249,7 +249,7 @@ func TestTheUserOfTheDocs(t *testing.T) {
 	if shown == nil {
 		t.Fatal("docs/queues.md shows no user")
 	}
-	server := startRedis(t, redisserver.Options{
+	server := rig.StartRedis(t, redisserver.Options{
 		Extra: append([]string{"--user"}, strings.Fields(fmt.Sprintf("%ssecret %s", shown[1], shown[2]))...),
 	})
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + server.Addr() })
@@ -282,7 +282,7 @@ func TestTheUserOfTheDocs(t *testing.T) {
 func TestTheUserMayLess(t *testing.T) {
 	for _, refused := range []string{"-@scripting", "-hmget"} {
 		t.Run(refused, func(t *testing.T) {
-			server := startRedis(t, redisserver.Options{Extra: strings.Fields("--user muster on >secret ~* +@all")})
+			server := rig.StartRedis(t, redisserver.Options{Extra: strings.Fields("--user muster on >secret ~* +@all")})
 			f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + server.Addr() })
 			as := login("muster", "secret")
 			e, w := f.join("e", queue.Executor, as), f.join("w", queue.Watcher, as)

@@ -378,7 +378,7 @@ func TestWatchLostReplies(t *testing.T) {
 // TestWatchRedisAway: a watcher waits for a Redis that was killed, also while it reads results and ends a batch.
 func TestWatchRedisAway(t *testing.T) {
 	t.Parallel()
-	own := startRedis(t, redisserver.Options{Fsync: "always"})
+	own := rig.StartRedis(t, redisserver.Options{Fsync: "always"})
 	f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + own.Addr() + "/0" })
 	f.completed(f.join("e", queue.Executor), "b", 20)
 	away, back := make(chan struct{}), make(chan struct{})

@@ -5,6 +5,7 @@ package rig
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -81,6 +82,32 @@ func Proxy(t testing.TB, addr string) *zkserver.Proxy {
 	}
 	t.Cleanup(func() { _ = p.Close() })
 	return p
+}
+
+// StartRedis starts a Redis that ends with the test.
+func StartRedis(t testing.TB, o redisserver.Options) *redisserver.Server {
+	t.Helper()
+	s, err := redisserver.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// Liar stands for the Redis at an address until the test ends, and returns its own. See redisserver.NewLiar.
+func Liar(t testing.TB, redis string, answer func(request []string) io.Reader) (addr string) {
+	t.Helper()
+	l, err := redisserver.NewLiar(redis, answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr()
 }
 
 // Store is that of the stack "tests", whose home is below the root.

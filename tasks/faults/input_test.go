@@ -17,6 +17,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/sim/rig"
 	"muster/sim/soak"
 )
 
@@ -58,24 +59,13 @@ func (w *world) also(name, redis string, edit func(*queue.Queue)) {
 	}
 }
 
-// startRedis starts another Redis.
-func startRedis(t *testing.T, o redisserver.Options) *redisserver.Server {
-	t.Helper()
-	s, err := redisserver.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Stop() })
-	return s
-}
-
 // TestServersThatCannotHoldAQueue: submitters, executors and watchers say what is wrong with a Redis, and what helps.
 // A password in its address is refused by plan already: see the script queue.txtar of package cli.
 func TestServersThatCannotHoldAQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, zkserver.Options{}, nil)
-	evicting := startRedis(t, redisserver.Options{Policy: "allkeys-lru"})
-	secret := startRedis(t, redisserver.Options{Password: "geheim"})
+	evicting := rig.StartRedis(t, redisserver.Options{Policy: "allkeys-lru"})
+	secret := rig.StartRedis(t, redisserver.Options{Password: "geheim"})
 	for name, c := range map[string]struct {
 		redis, want string
 		code        int
@@ -102,17 +92,12 @@ func TestServersThatCannotHoldAQueue(t *testing.T) {
 func sixth(t *testing.T, addr string) string {
 	t.Helper()
 	const info = "redis_version:6.2.7\r\nmaxmemory_policy:noeviction\r\nrole:master\r\n"
-	l, err := redisserver.NewLiar(addr, func(request []string) io.Reader {
+	return rig.Liar(t, addr, func(request []string) io.Reader {
 		if !strings.EqualFold(request[0], "info") {
 			return nil
 		}
 		return strings.NewReader(fmt.Sprintf("$%d\r\n%s\r\n", len(info), info))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l.Addr()
 }
 
 // TestWhatIsSubmitted: too large, empty, binary, nothing at all, and another batch under the same id.

@@ -20,6 +20,7 @@ import (
 
 	"muster/dev/redisserver"
 	"muster/resource/queue"
+	"muster/sim/rig"
 )
 
 // TestConnectRefusesAnAddress: it is read by package queue, and a password in it is not repeated.
@@ -61,24 +62,10 @@ func TestFromEnvironment(t *testing.T) {
 	}
 }
 
-func startRedis(t *testing.T, o redisserver.Options) *redisserver.Server {
-	t.Helper()
-	s, err := redisserver.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 // TestPasswordsGoOnlyToNamedHosts: a server at a host that is not named sees no connection at all.
 func TestPasswordsGoOnlyToNamedHosts(t *testing.T) {
 	t.Parallel()
-	s := startRedis(t, redisserver.Options{Password: "secret"})
+	s := rig.StartRedis(t, redisserver.Options{Password: "secret"})
 	c := Config{URL: "redis://" + s.Addr(), Password: "secret"}
 	for _, hosts := range [][]string{nil, {"127.0.0.2"}, {"127.0.0.1:1"}} {
 		c.Hosts = hosts
@@ -111,7 +98,7 @@ func TestPasswordsGoOnlyToNamedHosts(t *testing.T) {
 func TestAReplicaIsNoPrimary(t *testing.T) {
 	t.Parallel()
 	_, port, _ := net.SplitHostPort(server.Addr())
-	replica := startRedis(t, redisserver.Options{Extra: []string{"--replicaof", "127.0.0.1 " + port}})
+	replica := rig.StartRedis(t, redisserver.Options{Extra: []string{"--replicaof", "127.0.0.1 " + port}})
 	_, err := Connect(t.Context(), Config{URL: "redis://" + replica.Addr()})
 	if !errors.Is(err, ErrServer) || !strings.Contains(err.Error(), "replica") {
 		t.Error(err)
@@ -165,17 +152,6 @@ func forward(in net.Conn, addr string) {
 	_, _ = io.Copy(in, out)
 }
 
-// liar is a Redis that answers what answer says.
-func liar(t testing.TB, answer func(request []string) io.Reader) string {
-	t.Helper()
-	l, err := redisserver.NewLiar(server.Addr(), answer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l.Addr()
-}
-
 // zeros never ends.
 type zeros struct{}
 
@@ -202,7 +178,7 @@ func TestMonstersAtConnect(t *testing.T) {
 	for name, reply := range monsters() {
 		for _, command := range []string{"hello", "info"} {
 			t.Run(name+" to "+command, func(t *testing.T) {
-				at := liar(t, func(request []string) io.Reader {
+				at := rig.Liar(t, server.Addr(), func(request []string) io.Reader {
 					if strings.EqualFold(request[0], command) {
 						return reply()
 					}
@@ -227,7 +203,7 @@ func TestMonstersInACall(t *testing.T) {
 		for _, command := range []string{"evalsha", "hkeys", "zrange"} {
 			var lies atomic.Bool
 			lies.Store(true)
-			at := liar(t, func(request []string) io.Reader {
+			at := rig.Liar(t, server.Addr(), func(request []string) io.Reader {
 				if lies.Load() && strings.EqualFold(request[0], command) {
 					return reply()
 				}
@@ -295,7 +271,7 @@ func TestRepliesOfNoRedis(t *testing.T) {
 		"a huge number": ":99999999999999999999\r\n", "a claim": "*6\r\n:0\r\n$4\r\n../x\r\n$1\r\nl\r\n:0\r\n:0\r\n:1\r\n",
 	}
 	for what, reply := range wrong {
-		at := liar(t, func(request []string) io.Reader {
+		at := rig.Liar(t, server.Addr(), func(request []string) io.Reader {
 			if strings.EqualFold(request[0], "evalsha") || strings.EqualFold(request[0], "hkeys") ||
 				strings.EqualFold(request[0], "zrange") {
 				return strings.NewReader(reply)
@@ -330,7 +306,7 @@ var fits = map[string][]string{
 func TestSentinelsThatAreNone(t *testing.T) {
 	t.Parallel()
 	sentinel := func(reply string) string {
-		return liar(t, func(request []string) io.Reader {
+		return rig.Liar(t, server.Addr(), func(request []string) io.Reader {
 			switch {
 			case len(request) > 1 && request[1] == "get-master-addr-by-name":
 				return strings.NewReader(reply)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+
+	"muster/sim/rig"
 )
 
 // passed is how much of b a follower lets through that gets it in parts, and its error.
@@ -127,7 +129,7 @@ func TestSoundRepliesPass(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	said := make(chan any, 1)
-	at := liar(t, func(request []string) io.Reader {
+	at := rig.Liar(t, server.Addr(), func(request []string) io.Reader {
 		if request[0] != "any" {
 			return strings.NewReader("-ERR unknown command\r\n")
 		}
