@@ -214,7 +214,7 @@ func runValidate(p *process, o validateOptions, dir string) error {
 // declaredCount counts what is declared, by kind: "1 group and 2 jobs".
 func declaredCount(cfg *spec.Config) string {
 	var kinds []string
-	for _, d := range cfg.Declared() {
+	for _, d := range cfg.Declared {
 		kinds = append(kinds, d.Kind().Name)
 	}
 	return cmp.Or(text.CountEach(kinds), "0 jobs")

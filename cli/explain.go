@@ -129,8 +129,8 @@ func (p *process) explainRow(
 	if err == nil && (class == resource.Unreadable || class == resource.Damaged) {
 		e.Parts, e.Repair, err = r.Parts(ctx, planfile.KindOf(row, declarable()), row.Path, o)
 	}
-	if err == nil && o != nil && class != resource.Unreadable && (!view.IsJob(o) || o.Record != nil && o.Live > 0) {
-		e.Path, e.Observed = row.Path, *o
+	if err == nil && o != nil && o.Record != nil && class != resource.Unreadable {
+		e.Resource = view.Resource{Path: row.Path, Observed: *o}
 		err = r.FillDetail(ctx, &e.Resource, time.Now())
 	}
 	if err != nil {

@@ -286,12 +286,12 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 
 // wantOf returns what a configuration declares.
 func wantOf(cfg *spec.Config) plan.Want {
-	return plan.Want{Stack: cfg.Stack, Home: cfg.Home, TakeOver: cfg.TakeOver, Declared: cfg.Declared()}
+	return plan.Want{Stack: cfg.Stack, Home: cfg.Home, TakeOver: cfg.TakeOver, Declared: cfg.Declared}
 }
 
 // guard refuses a plan that looks like an accident: its configuration declares nothing, or it deletes too much.
 func (f planFlags) guard(cfg *spec.Config, p plan.Plan) error {
-	if len(cfg.Declared()) == 0 && !f.allowEmpty {
+	if len(cfg.Declared) == 0 && !f.allowEmpty {
 		err := errors.New("the configuration declares nothing")
 		return &problem{errDeclined, err, "give --allow-empty if that is meant"}
 	}

@@ -196,7 +196,7 @@ type namedJob struct {
 func (scope searchScope) names(kind string, have plan.State) []namedJob {
 	var all []namedJob
 	if scope.cfg != nil {
-		for _, d := range scope.cfg.Declared() {
+		for _, d := range scope.cfg.Declared {
 			if kind == "" || d.Kind().Name == kind {
 				all = append(all, namedJob{d.ID().Address, d.ID().Path(), d})
 			}

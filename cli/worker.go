@@ -190,7 +190,7 @@ func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
 // declaredJob returns the declared job with this name, below root unless that is empty.
 func declaredJob(cfg *spec.Config, name, root string) (job.Job, error) {
 	var found []job.Job
-	for _, j := range cfg.Jobs {
+	for _, j := range spec.Of[job.Job](cfg) {
 		if j.Name == name && (root == "" || j.Root == root) {
 			found = append(found, j)
 		}

@@ -303,7 +303,7 @@ func today() time.Time { return time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC) }
 
 // want returns what a configuration declares. To keep plan.json short, its home is not recorded.
 func want(cfg *spec.Config) plan.Want {
-	return plan.Want{Stack: cfg.Stack, TakeOver: cfg.TakeOver, Declared: cfg.Declared()}
+	return plan.Want{Stack: cfg.Stack, TakeOver: cfg.TakeOver, Declared: cfg.Declared}
 }
 
 // have returns what was observed. As in a real run, it names the children of a job znode only if its row is blocked or
@@ -482,7 +482,7 @@ func oneJob() *spec.Config {
 	g := group.Default()
 	g.Name, g.Root, g.Address = "shop", "/apps", "group.shop"
 	g.Add(group.NewDuty(group.Leader, "main"))
-	return &spec.Config{Stack: "etl", Jobs: []job.Job{j}, Groups: []group.Group{g}}
+	return &spec.Config{Stack: "etl", Declared: []resource.Declaration{j, g}}
 }
 
 // TestFactsThatAreLeftOut have their defaults: a path without facts is a job as declared, with the right digest.
@@ -496,7 +496,7 @@ func TestFactsThatAreLeftOut(t *testing.T) {
 		return have.Found["/jobs/a"]
 	}
 	o := observe("/jobs/a:")
-	recorded := cfg.Jobs[0]
+	recorded := spec.Of[job.Job](cfg)[0]
 	recorded.At = ""
 	if d := cmp.Diff(recorded, job.Of(o.Record)); d != "" {
 		t.Errorf("the recorded job (-declared +recorded):\n%s", d)
@@ -511,7 +511,7 @@ func TestFactsThatAreLeftOut(t *testing.T) {
 		t.Errorf("two workers and a stranger are %+v", o)
 	}
 	observe("/jobs/a: {record: {labels: {env: prod}}}")
-	if d := cmp.Diff(map[string]string{"team": "data"}, cfg.Jobs[0].Labels); d != "" {
+	if d := cmp.Diff(map[string]string{"team": "data"}, spec.Of[job.Job](cfg)[0].Labels); d != "" {
 		t.Errorf("the declaration was changed (-was +is):\n%s", d)
 	}
 }

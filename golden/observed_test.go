@@ -144,8 +144,8 @@ func (f facts) observed(at string, c *spec.Config) (resource.Observed, error) {
 // declaration returns what is recorded: of the kind that is said, or else of what is declared there.
 func (f facts) declaration(at string, c *spec.Config) (resource.Declaration, error) {
 	kind := cmp.Or(f.Kind, job.KindName)
-	if i := slices.IndexFunc(c.Declared(), func(d resource.Declaration) bool { return d.ID().Path() == at }); i >= 0 {
-		kind = cmp.Or(f.Kind, c.Declared()[i].Kind().Name)
+	if i := slices.IndexFunc(c.Declared, func(d resource.Declaration) bool { return d.ID().Path() == at }); i >= 0 {
+		kind = cmp.Or(f.Kind, c.Declared[i].Kind().Name)
 	}
 	switch kind {
 	case job.KindName:
@@ -168,8 +168,8 @@ func (f facts) job(at string, c *spec.Config) (job.Job, error) {
 	j := job.Default()
 	j.Root, j.Name = path.Dir(at), path.Base(at)
 	j.Address = "job." + j.Name
-	if i := slices.IndexFunc(c.Jobs, func(d job.Job) bool { return d.Path() == at }); i >= 0 {
-		j = c.Jobs[i]
+	if i := slices.IndexFunc(spec.Of[job.Job](c), func(d job.Job) bool { return d.Path() == at }); i >= 0 {
+		j = spec.Of[job.Job](c)[i]
 		j.At = "" // which is not recorded
 		j.Labels = maps.Clone(j.Labels)
 	}

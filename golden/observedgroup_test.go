@@ -18,7 +18,7 @@ import (
 // record. In these, null removes a duty of the declaration, or all of a type.
 func (f facts) merged(usual resource.Declaration, at string, c *spec.Config) (resource.Declaration, error) {
 	kind, d := usual.Kind(), usual
-	for _, declared := range c.Declared() {
+	for _, declared := range c.Declared {
 		if declared.ID().Path() == at && declared.Kind().Name == kind.Name {
 			d = declared
 		}

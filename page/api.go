@@ -209,7 +209,7 @@ func (s *server) apiMembers(ctx context.Context, r *http.Request, b *Board) ([]b
 	switch {
 	case p != nil:
 		return nil, p
-	case view.IsGroup(&j.Observed), view.IsQueue(&j.Observed):
+	case !view.IsJob(&j.Observed):
 		return nil, &problem{http.StatusNotFound, j.Path + " is not a job", "/api/status" + j.Path}
 	}
 	l, _, _ := s.keeper.link.now()

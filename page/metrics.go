@@ -13,11 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"muster/resource"
-	"muster/resource/group"
-	"muster/resource/job"
-	"muster/resource/queue"
 	"muster/text"
 	"muster/view"
+	"muster/zkstate"
 )
 
 // metrics handles /metrics: what is on the board, and how the server is.
@@ -46,7 +44,7 @@ func (s *server) metrics() http.Handler {
 	own.MustRegister(boardMetrics{func() *Board {
 		b, _, _ := s.keeper.board.now()
 		return b
-	}, s.cfg.Version})
+	}, s.cfg.Version, s.cfg.Kinds})
 	return s.scrapes(promhttp.HandlerFor(own, promhttp.HandlerOpts{}))
 }
 
@@ -89,6 +87,7 @@ func (a *unsentAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
 type boardMetrics struct {
 	board   func() *Board
 	version string
+	kinds   []zkstate.Kind
 }
 
 // Describe implements prometheus.Collector: which metrics there are is known when they are collected.
@@ -96,7 +95,7 @@ func (boardMetrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (m boardMetrics) Collect(to chan<- prometheus.Metric) {
-	s := scrape{to}
+	s := scrape{to, m.kinds}
 	s.add("muster_build_info", "The version of muster; always 1.", 1, "version", m.version)
 	b := m.board()
 	connected := b != nil && b.Connected
@@ -107,7 +106,10 @@ func (m boardMetrics) Collect(to chan<- prometheus.Metric) {
 }
 
 // scrape sends gauges.
-type scrape struct{ to chan<- prometheus.Metric }
+type scrape struct {
+	to    chan<- prometheus.Metric
+	kinds []zkstate.Kind
+}
 
 // add sends a sample; labels are name, value, name, value …
 func (s scrape) add(name, help string, value float64, labels ...string) {
@@ -139,7 +141,7 @@ func (s scrape) counts(all []view.Resource) {
 		status resource.Status
 	}
 	counts := map[one]int{}
-	for _, k := range []resource.Kind{job.Kind(), group.Kind(), queue.Kind()} {
+	for _, k := range s.kinds {
 		for _, status := range k.Statuses {
 			counts[one{k.Name, status}] = 0
 		}
@@ -173,27 +175,8 @@ func (s scrape) resource(j view.Resource) {
 		name := strings.TrimSuffix(c.Name, "_"+kind.Work.Many) // muster_queue_lost counts batches
 		add(name, "Of a "+kind.Name+": "+c.Word+".", float64(o.Count(c.Name)))
 	}
-	switch {
-	case view.IsGroup(o):
-		add("duties", "Duties that are declared.", float64(len(group.Of(o.Record).Duties)))
-	case view.IsJob(o):
-		addJob(j, add)
-	}
-}
-
-// addJob adds what only a job has.
-func addJob(j view.Resource, add func(name, help string, value float64)) {
-	rec := j.Observed.Record
-	if rec != nil {
-		add("workers", "Workers that are declared.", float64(job.Of(rec).Workers))
-	}
-	if j.Restarts != nil {
-		add("restarts", "How often its workers joined again in this run.", float64(*j.Restarts))
-	}
-	if last := job.LastRun(rec); last != nil {
-		if t, err := time.Parse(time.RFC3339, last.Completed); err == nil {
-			add("last_completed_timestamp_seconds", "When the last run completed.", seconds(t))
-		}
+	for _, g := range view.DisplayOf(o).Gauges(j) {
+		add(g.Name, g.Help, g.Value)
 	}
 }
 

@@ -225,7 +225,7 @@ func TestSeriesAreBounded(t *testing.T) {
 func gathered(t *testing.T, b *Board) []*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(boardMetrics{func() *Board { return b }, "0.1.0"})
+	registry.MustRegister(boardMetrics{func() *Board { return b }, "0.1.0", nil})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -10,9 +10,7 @@ import (
 
 	"muster/report"
 	"muster/resource"
-	"muster/resource/group"
 	"muster/resource/job"
-	"muster/resource/queue"
 	"muster/text"
 	"muster/view"
 )
@@ -115,7 +113,7 @@ func needOf(k rowKey, j view.Resource) needView {
 		n.Steps = []step{{Command: word("muster explain " + text.ShellWord(j.Path))}}
 	}
 	if k.status == resource.StatusReady {
-		n.Why = "no member is live: nobody does its duties"
+		n.Why = word(k.idle)
 	}
 	return n
 }
@@ -296,48 +294,31 @@ func columns(r Request) []column {
 
 // rowKey is what a row of the overview shows. Rows are cached by it.
 type rowKey struct {
-	path, kind      string
-	status          resource.Status
-	classic         bool
-	live            int    // -1: not known
-	progress        string // of a group or a queue
-	joined, n, done int    // of a job
-	created         int64  // seconds; 0: not known
-	last, lastID    string // run
+	path, kind   string
+	status       resource.Status
+	classic      bool
+	idle         string // what is amiss while nobody is live; empty: nothing
+	live         int    // -1: not known
+	progress     string
+	created      int64  // seconds; 0: not known
+	last, lastID string // run of a job
 }
 
 // rowKeyOf reads what a row of j shows.
 func rowKeyOf(j *view.Resource) rowKey {
 	o := &j.Observed
 	k := rowKey{path: j.Path, kind: view.KindOf(o).Name, status: o.Status(), classic: o.Classic, live: -1}
+	k.idle = view.DisplayOf(o).Idle()
 	if !o.Created.IsZero() {
 		k.created = o.Created.Unix()
 	}
 	if view.HasCounts(o) {
-		k.live = o.Live
-		if k.kind == job.KindName {
-			k.joined, k.n, k.done = job.Joined(o), job.Of(o.Record).Workers, job.Done(o)
-		} else {
-			k.progress = progressOf(o)
-		}
+		k.live, k.progress = o.Live, view.DisplayOf(o).Progress(o)
 	}
-	if last := job.LastRun(o.Record); last != nil && k.kind == job.KindName {
+	if last := job.LastRun(o.Record); last != nil {
 		k.last, k.lastID = last.Completed, last.ID
 	}
 	return k
-}
-
-// progressOf counts what the members of a group or a queue do.
-func progressOf(o *resource.Observed) string {
-	switch view.KindOf(o).Name {
-	case group.KindName:
-		return fmt.Sprintf("%d of %d duties held", group.Held(o), len(group.Of(o.Record).Duties))
-	case queue.KindName:
-		f := queue.FoundOf(o)
-		return fmt.Sprintf("%s, %s, %s", text.Plural(f.Executors, "executor", "executors"),
-			text.Plural(f.Watchers, "watcher", "watchers"), text.Plural(f.Batches, "batch", "batches"))
-	}
-	return o.Record.Declaration.Health(o)
 }
 
 // rowView is a row as its template shows it.
@@ -368,15 +349,6 @@ func (v *views) row(k rowKey) string {
 		}
 		if k.created != 0 {
 			r.Created = time.Unix(k.created, 0)
-		}
-		if k.kind == job.KindName && k.live >= 0 {
-			r.Progress = text.Thousands(k.joined) + " joined"
-			if k.n > 0 {
-				r.Progress = text.Thousands(k.joined) + " of " + text.Thousands(k.n) + " joined"
-			}
-			if k.done > 0 {
-				r.Progress += ", " + text.Thousands(k.done) + " done"
-			}
 		}
 		return v.html("row", r)
 	})
@@ -412,7 +384,7 @@ func bySeverity() []resource.Status {
 func needsSomebody(k rowKey) bool {
 	switch k.status {
 	case resource.StatusReady:
-		return k.kind == group.KindName
+		return k.idle != ""
 	case resource.StatusMissing:
 		return false
 	}
@@ -440,10 +412,8 @@ func matches(j *view.Resource, words []string) bool {
 	all := strings.ToLower(j.Path)
 	if rec := j.Observed.Record; rec != nil {
 		all += " " + strings.ToLower(rec.Stack+" "+rec.Declaration.ID().Address)
-		if rec.Declaration.Kind().Name == job.KindName {
-			for name, value := range job.Of(rec).Labels {
-				all += " " + strings.ToLower(name+"="+value)
-			}
+		for name, value := range job.Of(rec).Labels {
+			all += " " + strings.ToLower(name+"="+value)
 		}
 	}
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(all, w) })

@@ -31,18 +31,20 @@ func (p *painter) resource(d *Detail) {
 	if amiss := amissOf(d); len(amiss) > 0 {
 		p.add(mainSlot, "amiss", amiss)
 	}
-	switch view.KindOf(&d.Observed).Name {
-	case group.KindName:
-		p.group(d)
-	case queue.KindName:
-		p.queue(d)
-	default:
-		p.job(d)
+	if draw := sections()[view.KindOf(&d.Observed).Name]; draw != nil {
+		draw(p, d)
 	}
 	if n := d.Observed.Strangers; len(n) > 0 {
 		p.add(mainSlot, "strangers", n)
 	}
 	p.add(mainSlot, "record", recordOf(&d.Observed))
+}
+
+// sections draw what only one kind has. A kind that has nothing of its own to draw is not listed.
+func sections() map[string]func(*painter, *Detail) {
+	return map[string]func(*painter, *Detail){
+		job.KindName: (*painter).job, group.KindName: (*painter).group, queue.KindName: (*painter).queue,
+	}
 }
 
 // amissOf says what keeps the page from showing all, or a queue from working.
@@ -66,18 +68,12 @@ type headView struct {
 	Class        string
 	Classic      bool
 	Meaning      word
-	Counts       []count
+	Counts       []view.Figure
 	Created      time.Time
 	LastRun      time.Time
 	LastID       word
 	Began        time.Time // the first worker joined
 	Redis        word
-}
-
-// count is a number with its word, and of how many.
-type count struct {
-	Word, Class string
-	N, Of       int
 }
 
 func headOf(d *Detail) headView {
@@ -92,44 +88,8 @@ func headOf(d *Detail) headView {
 	if !view.HasCounts(o) {
 		return v
 	}
-	switch k.kind {
-	case job.KindName:
-		v.Counts = []count{{"joined", "", k.joined, k.n}, {"live", okIf(k.live), k.live, 0}, {"completed", "", k.done, 0}}
-		if left := job.Left(o); left > 0 && o.Record != nil {
-			v.Counts = append(v.Counts, count{"left or lost", "bad", left, 0})
-		}
-	case group.KindName:
-		duties := len(group.Of(o.Record).Duties)
-		v.Counts = []count{{"members live", okIf(o.Live), o.Live, 0}, {"duties held", "", group.Held(o), duties}}
-		if vacant := duties - group.Held(o); vacant > 0 {
-			v.Counts = append(v.Counts, count{"vacant", "bad", vacant, 0})
-		}
-	case queue.KindName:
-		f := queue.FoundOf(o)
-		v.Redis = word(queue.Of(o.Record).Redis)
-		v.Counts = []count{
-			{plural(f.Executors, "executor", "executors"), okIf(f.Executors), f.Executors, 0},
-			{plural(f.Watchers, "watcher", "watchers"), okIf(f.Watchers), f.Watchers, 0},
-			{plural(f.Batches, "unfinished batch", "unfinished batches"), "", f.Batches, 0},
-		}
-	}
+	v.Counts, v.Redis = view.DisplayOf(o).Figures(o), word(queue.Of(o.Record).Redis)
 	return v
-}
-
-// okIf is the class of a count of what is live.
-func okIf(n int) string {
-	if n > 0 {
-		return "ok"
-	}
-	return ""
-}
-
-// plural is the word for n things, which stands below the number.
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
 }
 
 // recordView is what the Record says; nil: there is none.

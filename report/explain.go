@@ -24,27 +24,6 @@ type Explanation struct {
 	Repair  string // how to repair what Parts shows
 }
 
-// since returns, by identity, since when the members that were read are live.
-func (e Explanation) since() map[string]time.Time {
-	at := map[string]time.Time{}
-	for _, w := range e.Workers {
-		if w.State == view.Live {
-			at[w.Identity] = w.Since
-		}
-	}
-	if e.Group != nil {
-		for _, m := range e.Group.Members {
-			at[m.Identity] = m.Since
-		}
-	}
-	if e.Queue != nil {
-		for _, m := range e.Queue.Processes {
-			at[m.Identity] = m.Since
-		}
-	}
-	return at
-}
-
 // Explain writes why a row has its status and its action: every observed fact, and every declared value with its
 // origin. stack is that of the configuration, and empty if none was read: then there is no action.
 func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) error {
@@ -76,23 +55,15 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 		}
 		p.section("what is there", there)
 	}
-	p.section("observed in ZooKeeper", observed(r.Old, kindName(r), e.since(), o.Now))
-	if d := e.Group; d != nil && len(d.Members) > 0 {
-		p.line(plain, "      "+d.Census(), 8)
-	}
-	var barriers []string
-	for _, b := range e.Barriers {
-		barriers = append(barriers, fmt.Sprintf("%s, round %d, attempt %d: %s arrived, the first %s; missing: %s", b.Title(),
-			b.Round, b.Attempt, b.ArrivedText(), view.Ago(o.Now, b.Since), b.MissingText(e.Workers)))
-	}
-	p.listSection("  barriers under way", indented(barriers))
-	if e.Group != nil {
-		d := *e.Group
-		d.Now = o.Now
-		p.listSection("  what waits", indented(d.Waits()))
-	}
-	if e.Queue != nil {
-		p.listSection("  amiss", indented(e.Queue.Amiss()))
+	p.section("observed in ZooKeeper", observed(r.Old, kindName(r), e.Since(), o.Now))
+	for _, s := range view.DisplayOf(r.Old).Explained(e.Resource, o.Now) {
+		if s.Heading != "" {
+			p.listSection("  "+s.Heading, indented(s.Lines))
+			continue
+		}
+		for _, line := range s.Lines {
+			p.line(plain, "      "+line, 8)
+		}
 	}
 	if r.New == nil {
 		declared := "not declared by stack " + stack
@@ -262,7 +233,7 @@ func (p *page) runs(runs []view.Run, now time.Time) {
 	rows := [][]string{{"run", "state", view.AgeHeading(now, "age"), "exit", "took", "attempt", "by"}}
 	for _, r := range runs {
 		rows = append(rows, []string{
-			r.Title(), r.StateText(), r.Age(now), r.ExitText(), r.Took(), orDash(r.Attempt), orDash(r.By),
+			r.Title(), r.StateText(), r.Age(now), r.ExitText(), r.Took(), view.OrDash(r.Attempt), view.OrDash(r.By),
 		})
 	}
 	p.tableSection(rows)
@@ -278,26 +249,22 @@ func indented(lines []string) []string {
 
 // explainJSON is a row and why it is so, for programs.
 type explainJSON struct {
-	FormatVersion string            `json:"format_version"`
-	Path          string            `json:"path"`
-	Address       string            `json:"address"`
-	Kind          string            `json:"kind"`
-	Status        resource.Status   `json:"status"`
-	Meaning       string            `json:"meaning"` // of the status
-	Action        plan.Action       `json:"action"`
-	Because       string            `json:"because"`
-	Loses         string            `json:"loses,omitempty"`
-	ToProceed     string            `json:"to_proceed,omitempty"`
-	DeclaredAt    string            `json:"declared_at,omitempty"` // absent: not declared
-	Declared      []explainedField  `json:"declared,omitempty"`
-	Differs       []changeJSON      `json:"differs,omitempty"`
-	Observed      map[string]string `json:"observed"`        // as the text has it, by its labels
-	Parts         []view.Part       `json:"parts,omitempty"` // of one that is damaged or unreadable
-	Repair        string            `json:"repair,omitempty"`
-	Group         *view.Group       `json:"group,omitempty"`
-	Queue         *view.Queue       `json:"queue,omitempty"`
-	Workers       []view.Worker     `json:"workers,omitempty"`
-	Barriers      []view.Barrier    `json:"barriers,omitempty"`
+	FormatVersion string `json:"format_version"`
+	view.Resource
+	Address    string            `json:"address"`
+	Kind       string            `json:"kind"`
+	Status     resource.Status   `json:"status"`
+	Meaning    string            `json:"meaning"` // of the status
+	Action     plan.Action       `json:"action"`
+	Because    string            `json:"because"`
+	Loses      string            `json:"loses,omitempty"`
+	ToProceed  string            `json:"to_proceed,omitempty"`
+	DeclaredAt string            `json:"declared_at,omitempty"` // absent: not declared
+	Declared   []explainedField  `json:"declared,omitempty"`
+	Differs    []changeJSON      `json:"differs,omitempty"`
+	Observed   map[string]string `json:"observed"`        // as the text has it, by its labels
+	Parts      []view.Part       `json:"parts,omitempty"` // of one that is damaged or unreadable
+	Repair     string            `json:"repair,omitempty"`
 }
 
 // explainedField is a declared value and where it comes from: "jobs.hcl:31", "default".
@@ -310,12 +277,12 @@ type explainedField struct {
 // ExplainJSON writes what Explain writes, as JSON.
 func ExplainJSON(w io.Writer, r plan.Row, e Explanation) error {
 	doc := explainJSON{
-		FormatVersion: "1.0", Path: r.Path, Address: r.Address(), Kind: kindName(r), Status: r.Old.Status(),
+		FormatVersion: "1.0", Resource: e.Resource, Address: r.Address(), Kind: kindName(r), Status: r.Old.Status(),
 		Meaning: view.Meaning(r.Old, kindName(r)), Action: r.Action(), Because: r.Because(), Loses: r.LossText(),
 		ToProceed: r.Proceed(), Observed: map[string]string{}, Parts: e.Parts, Repair: e.Repair,
-		Group: e.Group, Queue: e.Queue, Workers: e.Workers, Barriers: e.Barriers,
 	}
-	for _, f := range observed(r.Old, kindName(r), e.since(), time.Time{}) {
+	doc.Path = r.Path
+	for _, f := range observed(r.Old, kindName(r), e.Since(), time.Time{}) {
 		doc.Observed[f.key] = f.value
 	}
 	if r.New != nil {

@@ -342,8 +342,8 @@ func TestOneGroup(t *testing.T) {
 		o    resource.Observed
 		want string
 	}{
-		"degraded": {foundGroup(shop("shop"), 3, 1), "/apps/shop  degraded\n3 live, 1 of 2 duties held\n\n"},
-		"ready":    {foundGroup(shop("shop"), 0, 0), "/apps/shop  ready\n0 live, 0 of 2 duties held\n\n"},
+		"degraded": {foundGroup(shop("shop"), 3, 1), "/apps/shop  degraded\n3 live, 1 of 2 duties held\n"},
+		"ready":    {foundGroup(shop("shop"), 0, 0), "/apps/shop  ready\n0 live, 0 of 2 duties held\n"},
 		"terminating": {stopping, "/apps/shop  terminating\nits record says that the members have been asked to stop; " +
 			"2 live\n\nnext: muster status /apps/shop --watch, until all have left\n"},
 	} {

@@ -168,7 +168,7 @@ func (k kindOf[T, P]) instance(c *Config, d *declared, b *block[T], s *scope, ad
 	if n := len(d.things); n > 0 && maps.Equal(c.Origins[d.things[n-1].address], from) {
 		from = c.Origins[d.things[n-1].address] // what is made of one block shares one map
 	}
-	k.add(c, t)
+	c.Declared = append(c.Declared, t)
 	c.Origins[address] = from
 	d.things = append(d.things, thing{k, b.label, common.Name, common.Path(), address})
 }

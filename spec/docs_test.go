@@ -40,26 +40,26 @@ func TestEveryFunctionIsDocumented(t *testing.T) {
 // queue. What it shows of those that have a default is the default.
 func TestLanguagePage(t *testing.T) {
 	c := loadPage(t, "../docs/language.md")
-	checkShown(t, c.Origins[c.Jobs[0].Address], "", job.Properties(), c.Jobs[0], job.Default())
-	g := c.Groups[0]
+	checkShown(t, c.Origins[Of[job.Job](c)[0].Address], "", job.Properties(), Of[job.Job](c)[0], job.Default())
+	g := Of[group.Group](c)[0]
 	checkShown(t, c.Origins[g.Address], "", group.Properties(), g, group.Default())
 	for i, typ := range group.Types() {
 		d := g.Duties[i]
 		checkShown(t, c.Origins[g.Address], d.Section()+".", group.DutyProperties(typ), d, group.NewDuty(typ, d.Name))
 	}
-	checkShown(t, c.Origins[c.Queues[0].Address], "", queue.Properties(), c.Queues[0], queue.Default())
+	checkShown(t, c.Origins[Of[queue.Queue](c)[0].Address], "", queue.Properties(), Of[queue.Queue](c)[0], queue.Default())
 }
 
 // TestGroupsPage: what docs/groups.md shows is one configuration without findings.
 func TestGroupsPage(t *testing.T) {
-	if c := loadPage(t, "../docs/groups.md"); len(c.Groups) != 1 || len(c.Ignores) != 1 {
+	if c := loadPage(t, "../docs/groups.md"); len(Of[group.Group](c)) != 1 || len(c.Ignores) != 1 {
 		t.Errorf("it declares %+v", c)
 	}
 }
 
 // TestQueuesPage: what docs/queues.md shows is one configuration without findings.
 func TestQueuesPage(t *testing.T) {
-	if c := loadPage(t, "../docs/queues.md"); len(c.Queues) != 1 {
+	if c := loadPage(t, "../docs/queues.md"); len(Of[queue.Queue](c)) != 1 {
 		t.Errorf("it declares %+v", c)
 	}
 }

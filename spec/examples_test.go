@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/resource/job"
 	"muster/spec"
 )
 
@@ -50,7 +51,7 @@ func TestExamples(t *testing.T) {
 			t.Fatalf("%s has findings", dir)
 		}
 		name := strings.TrimSuffix(filepath.Base(dir), ".hcl")
-		for _, j := range c.Jobs {
+		for _, j := range spec.Of[job.Job](c) {
 			jobs[name] = append(jobs[name], j.Address)
 		}
 	}
@@ -74,8 +75,8 @@ func TestRegionsInProduction(t *testing.T) {
 		_ = ds.Text(os.Stderr, false)
 		t.Fatal("rejected")
 	}
-	if c.Stack != "regions-prod" || len(c.Jobs) != 4 || c.Jobs[3].Workers != 6 ||
-		c.Jobs[0].Path() != "/jobs/prod/ingest-ap" {
+	if c.Stack != "regions-prod" || len(spec.Of[job.Job](c)) != 4 || spec.Of[job.Job](c)[3].Workers != 6 ||
+		spec.Of[job.Job](c)[0].Path() != "/jobs/prod/ingest-ap" {
 		t.Errorf("%+v", c)
 	}
 }

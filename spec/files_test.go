@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/resource/job"
 	"muster/spec"
 )
 
@@ -24,7 +25,7 @@ func TestDirectory(t *testing.T) {
 		"prod.vars.hcl": junk, "prod.vars.hcl.json": junk, "sub/x.hcl": junk, "dir.hcl/x": junk,
 	}, spec.Options{})
 	var names []string
-	for _, j := range c.Jobs {
+	for _, j := range spec.Of[job.Job](c) {
 		names = append(names, j.Name+" "+j.At)
 	}
 	if want := []string{"a a.hcl:4", "b b.hcl:1", "c c.hcl.json:1"}; !slices.Equal(names, want) {
@@ -44,12 +45,12 @@ func TestSymbolicLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if c, ds := spec.Load(conf, spec.Options{}); c == nil || len(c.Jobs) != 1 {
+	if c, ds := spec.Load(conf, spec.Options{}); c == nil || len(spec.Of[job.Job](c)) != 1 {
 		t.Errorf("a linked file: %v", ds)
 	}
 	more := filepath.Join(conf, "more.hcl")
 	put(t, more, "job \"b\" {\n  workers = 1\n  labels = { x = file(\"inside.txt\") }\n}\n")
-	if c, ds := spec.Load(conf, spec.Options{}); c == nil || c.Jobs[1].Labels["x"] != "inside" {
+	if c, ds := spec.Load(conf, spec.Options{}); c == nil || spec.Of[job.Job](c)[1].Labels["x"] != "inside" {
 		t.Errorf("a link inside: %v", ds)
 	}
 	put(t, more, "job \"b\" {\n  workers = 1\n"+
@@ -167,8 +168,10 @@ func TestOneFile(t *testing.T) {
 		"alone/x.txt": "inside", "b.hcl.json": `{"muster": {"stack": "json"}}`,
 	})
 	one, ds := spec.Load(filepath.Join(dir, "a.hcl"), spec.Options{})
-	if ds.HasErrors() || len(one.Jobs) != 1 || one.Jobs[0].Workers != 2 || one.Jobs[0].Labels["x"] != "inside" ||
-		!strings.HasPrefix(one.Jobs[0].At, "a.hcl:") {
+	if ds.HasErrors() || len(one.Declared) != 1 {
+		t.Fatalf("%+v\n%v", one, ds)
+	}
+	if j := spec.Of[job.Job](one)[0]; j.Workers != 2 || j.Labels["x"] != "inside" || !strings.HasPrefix(j.At, "a.hcl:") {
 		t.Fatalf("%+v\n%v", one, ds)
 	}
 	if alone, _ := spec.Load(filepath.Join(dir, "alone"), spec.Options{}); alone.Digest != one.Digest {
@@ -178,7 +181,7 @@ func TestOneFile(t *testing.T) {
 		t.Errorf("%+v\n%v", c, ds)
 	}
 	t.Chdir(dir)
-	if c, ds := spec.Load("a.hcl", spec.Options{}); c == nil || c.Jobs[0].Labels["x"] != "inside" {
+	if c, ds := spec.Load("a.hcl", spec.Options{}); c == nil || spec.Of[job.Job](c)[0].Labels["x"] != "inside" {
 		t.Errorf("%+v\n%v", c, ds)
 	}
 }
@@ -197,8 +200,8 @@ func TestUnreadableValues(t *testing.T) {
 // TestByteOrderMark: some editors write one; it is neither an error nor lost by the formatter.
 func TestByteOrderMark(t *testing.T) {
 	c := load(t, map[string]string{"a.hcl": "\ufeff" + one, "b.hcl.json": "\ufeff{}"}, spec.Options{})
-	if len(c.Jobs) != 1 || c.Jobs[0].At != "a.hcl:4" {
-		t.Errorf("%+v", c.Jobs)
+	if len(spec.Of[job.Job](c)) != 1 || spec.Of[job.Job](c)[0].At != "a.hcl:4" {
+		t.Errorf("%+v", spec.Of[job.Job](c))
 	}
 	if out, ds := spec.Format([]byte("\ufeffa=1\n"), "a.hcl"); string(out) != "\ufeffa = 1\n" {
 		t.Errorf("%q %v", out, ds)

@@ -148,7 +148,7 @@ func readsBack(t *testing.T, out []byte, want []resource.Declaration) *spec.Conf
 		return all
 	}
 	c := load(t, map[string]string{"exported.hcl": string(out)}, spec.Options{})
-	if d := cmp.Diff(byPath(want), byPath(c.Declared())); d != "" {
+	if d := cmp.Diff(byPath(want), byPath(c.Declared)); d != "" {
 		t.Fatalf("read back (-want +got):\n%s\nfrom\n%s", d, out)
 	}
 	return c

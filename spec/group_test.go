@@ -92,7 +92,7 @@ func TestEverythingOfAGroup(t *testing.T) {
 		}
 	}
 	groups := []group.Group{want("eu", "Europe/Berlin"), want("us", "America/New_York")}
-	if d := cmp.Diff(groups, c.Groups); d != "" {
+	if d := cmp.Diff(groups, spec.Of[group.Group](c)); d != "" {
 		t.Errorf("groups (-want +got):\n%s", d)
 	}
 	for field, where := range map[string]string{
@@ -105,13 +105,13 @@ func TestEverythingOfAGroup(t *testing.T) {
 			t.Errorf("%s is from %q, want %q", field, got, where)
 		}
 	}
-	for _, f := range c.Groups[0].Fields() {
-		if c.Origins[c.Groups[0].Address][f.Name] == "" {
+	for _, f := range spec.Of[group.Group](c)[0].Fields() {
+		if c.Origins[spec.Of[group.Group](c)[0].Address][f.Name] == "" {
 			t.Errorf("%s has no origin", f.Name)
 		}
 	}
-	if len(c.Declared()) != 2 || !slices.Equal(c.Searched(), []string{"/apps"}) {
-		t.Errorf("%d are declared, searched is %v", len(c.Declared()), c.Searched())
+	if len(c.Declared) != 2 || !slices.Equal(c.Searched(), []string{"/apps"}) {
+		t.Errorf("%d are declared, searched is %v", len(c.Declared), c.Searched())
 	}
 }
 
@@ -119,15 +119,14 @@ func TestEverythingOfAGroup(t *testing.T) {
 // of the kind, which may be another one.
 func TestDefaultsOfBothKinds(t *testing.T) {
 	const both = "job \"a\" {\n  workers = 1\n}\ngroup \"b\" {}\n"
-	c := load(t, map[string]string{"a.hcl": head + both}, spec.Options{})
-	if j, g := c.Jobs[0].Timeouts.Session, c.Groups[0].Timeouts.Session; j.String() != "30s" || g.String() != "10s" {
-		t.Errorf("without defaults the sessions are %s and %s", j, g)
-	}
-	c = load(t, map[string]string{
-		"a.hcl": head + both + "defaults {\n  timeouts {\n    session = \"20s\"\n  }\n}\n",
-	}, spec.Options{})
-	if j, g := c.Jobs[0].Timeouts.Session, c.Groups[0].Timeouts.Session; j.String() != "20s" || g.String() != "20s" {
-		t.Errorf("with defaults the sessions are %s and %s", j, g)
+	for defaults, want := range map[string][]string{
+		"": {"30s", "10s"}, "defaults {\n  timeouts {\n    session = \"20s\"\n  }\n}\n": {"20s", "20s"},
+	} {
+		c := load(t, map[string]string{"a.hcl": head + both + defaults}, spec.Options{})
+		j, g := spec.Of[job.Job](c)[0], spec.Of[group.Group](c)[0]
+		if got := []string{j.Timeouts.Session.String(), g.Timeouts.Session.String()}; !slices.Equal(got, want) {
+			t.Errorf("with defaults %q the sessions are %v", defaults, got)
+		}
 	}
 }
 
@@ -182,8 +181,8 @@ group "shop" {
     "cron": { "a": { "schedule": "@daily" }, "b": { "schedule": "@hourly", "retries": 3 } }
   } }
 }`}, spec.Options{})
-	if native.Digest != json.Digest || len(native.Groups[0].Duties) != 3 {
-		t.Errorf("native %+v\nJSON %+v", native.Groups, json.Groups)
+	if native.Digest != json.Digest || len(spec.Of[group.Group](native)[0].Duties) != 3 {
+		t.Errorf("native %+v\nJSON %+v", spec.Of[group.Group](native), spec.Of[group.Group](json))
 	}
 }
 
@@ -214,7 +213,7 @@ func TestManyDuties(t *testing.T) {
 		return b.String() + "}\n"
 	}
 	c := load(t, map[string]string{"a.hcl": crons(group.MaxDuties)}, patient())
-	if n := len(c.Groups[0].Duties); n != group.MaxDuties {
+	if n := len(spec.Of[group.Group](c)[0].Duties); n != group.MaxDuties {
 		t.Errorf("%d duties", n)
 	}
 	_, ds := spec.Load(write(t, map[string]string{"a.hcl": crons(group.MaxDuties + 1)}), patient())
@@ -252,10 +251,10 @@ queue "plain" {
 `,
 	} {
 		c := load(t, map[string]string{"a.hcl": text}, spec.Options{})
-		out := spec.Export(c.Declared(), "etl", "")
+		out := spec.Export(c.Declared, "etl", "")
 		if !strings.HasPrefix(string(out), "# "+counts+" as found in ZooKeeper.") {
 			t.Errorf("%.80s", out)
 		}
-		readsBack(t, out, c.Declared())
+		readsBack(t, out, c.Declared)
 	}
 }

@@ -26,11 +26,10 @@ type kind interface {
 }
 
 // kindOf is a kind whose declarations are values of type T.
-type kindOf[T any, P resource.Shares[T]] struct {
+type kindOf[T resource.Declaration, P resource.Shares[T]] struct {
 	table[T]
 	inside   string
 	initial  T // with all defaults
-	add      func(*Config, T)
 	parts    parts[T]
 	limits   func(T) error // says why a declaration as a whole cannot be; nil: whatever decodes can be
 	tooLarge string        // the code of such a finding

@@ -28,7 +28,6 @@ func jobs() kindOf[job.Job, *job.Job] {
 			}},
 		},
 		inside: "workers", initial: job.Default(),
-		add: func(c *Config, j job.Job) { c.Jobs = append(c.Jobs, j) },
 	}
 }
 
@@ -40,7 +39,6 @@ func groups() kindOf[group.Group, *group.Group] {
 			words: map[string]words{"promote_after": {code: codePromoteAfter}},
 		},
 		inside: "members", initial: group.Default(),
-		add:    func(c *Config, g group.Group) { c.Groups = append(c.Groups, g) },
 		limits: group.Group.CheckSize, tooLarge: codeDuties,
 		parts: parts[group.Group]{
 			one: "duty", many: "duties", most: group.MaxDuties, twice: codeDutyTwice, tooBig: codeDuties,
@@ -96,7 +94,6 @@ func queues() kindOf[queue.Queue, *queue.Queue] {
 			},
 		},
 		inside: "executors and watchers", initial: queue.Default(),
-		add:    func(c *Config, q queue.Queue) { c.Queues = append(c.Queues, q) },
 		limits: queue.Queue.CheckSizes, tooLarge: codeSizes,
 	}
 }

@@ -122,7 +122,7 @@ func TestEverything(t *testing.T) {
 			ACL: []string{"auth::cdrwa", "digest:me:omHNdNC4yTDmMuU4WLRCMsPiS0Y=:r", "ip:::1:r", "x509:CN=a:b:r"},
 			TLS: resource.TLS{CAFile: "ca.pem", CertFile: "./me.pem", KeyFile: "me.key"},
 		},
-		Jobs: []job.Job{ingest("eu", 12), ingest("us", 24)},
+		Declared: []resource.Declaration{ingest("eu", 12), ingest("us", 24)},
 		Ignores: []spec.Ignore{{
 			Address: `job.ingest["us"]`, Fields: []string{"labels"},
 			Until:  time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC),
@@ -177,7 +177,7 @@ func TestDefaults(t *testing.T) {
 	}
 	from := c.Origins["job.a"]
 	if from["root"] != "default" || from["name"] != "a.hcl:4" || from["workers"] != "a.hcl:5" ||
-		c.Jobs[0].Root != "/muster" {
+		spec.Of[job.Job](c)[0].Root != "/muster" {
 		t.Errorf("origins %v", from)
 	}
 }
@@ -190,8 +190,8 @@ func TestPrecedence(t *testing.T) {
 	o := spec.Options{}
 	check := func(source string, want int) {
 		t.Helper()
-		if c := load(t, files, o); c.Jobs[0].Workers != want {
-			t.Errorf("%s: %d workers, want %d", source, c.Jobs[0].Workers, want)
+		if c := load(t, files, o); spec.Of[job.Job](c)[0].Workers != want {
+			t.Errorf("%s: %d workers, want %d", source, spec.Of[job.Job](c)[0].Workers, want)
 		}
 	}
 	check("default", 1)
@@ -263,7 +263,7 @@ job "a" {
 		for name, text := range dir {
 			files[name] = text
 		}
-		if got := load(t, files, spec.Options{}).Jobs[0].Labels["x"]; got != want {
+		if got := spec.Of[job.Job](load(t, files, spec.Options{}))[0].Labels["x"]; got != want {
 			t.Errorf("%s is %q, want %q", expr, got, want)
 		}
 	}
@@ -318,13 +318,13 @@ func TestDigest(t *testing.T) {
 func TestLargeFile(t *testing.T) {
 	text := large(500)["literal"]["jobs.hcl"]
 	a := load(t, map[string]string{"jobs.hcl": text}, patient())
-	if len(a.Jobs) != 500 || a.Jobs[499].At != "jobs.hcl:4496" {
-		t.Errorf("%d jobs, the last at %s", len(a.Jobs), a.Jobs[499].At)
+	if len(spec.Of[job.Job](a)) != 500 || spec.Of[job.Job](a)[499].At != "jobs.hcl:4496" {
+		t.Errorf("%d jobs, the last at %s", len(spec.Of[job.Job](a)), spec.Of[job.Job](a)[499].At)
 	}
 	windows := strings.ReplaceAll(text, "\n", "\r\n")
 	b := load(t, map[string]string{"jobs.hcl": windows}, patient())
-	if b.Digest != a.Digest || b.Jobs[499].At != a.Jobs[499].At {
-		t.Errorf("with CRLF the last is at %s", b.Jobs[499].At)
+	if b.Digest != a.Digest || spec.Of[job.Job](b)[499].At != spec.Of[job.Job](a)[499].At {
+		t.Errorf("with CRLF the last is at %s", spec.Of[job.Job](b)[499].At)
 	}
 	wrong := map[string]string{"jobs.hcl": text + "job \"x\" {\n  workers = \n}\n"}
 	_, ds := spec.Load(write(t, wrong), patient())

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/resource/job"
 	"muster/spec"
 )
 
@@ -301,7 +302,7 @@ func TestCollections(t *testing.T) {
 	} {
 		c := load(t, map[string]string{"a.hcl": one + "job \"b\" {\n  workers = 1\n  labels  = { x = " + expr + " }\n}\n"},
 			spec.Options{})
-		if got := c.Jobs[1].Labels["x"]; got != want {
+		if got := spec.Of[job.Job](c)[1].Labels["x"]; got != want {
 			t.Errorf("%s is %s, want %s", expr, got, want)
 		}
 	}
@@ -344,7 +345,7 @@ func BenchmarkLoad10000Jobs(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				c, ds := spec.Load(dir, spec.Options{})
-				if c == nil || len(c.Jobs) != 10_000 {
+				if c == nil || len(spec.Of[job.Job](c)) != 10_000 {
 					b.Fatal(ds)
 				}
 			}

@@ -24,9 +24,6 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
 	"muster/resource"
-	"muster/resource/group"
-	"muster/resource/job"
-	"muster/resource/queue"
 )
 
 // Options are the inputs besides the files. The zero value loads a configuration as `validate` on a bare machine
@@ -55,29 +52,22 @@ type Config struct {
 	Default   string   // root that the defaults block names; "" if it names none
 	TakeOver  []string
 	ZooKeeper ZooKeeper
-	// Jobs are in source order, those of a for_each in the order of its keys. No two paths are equal or nested. They
-	// may share maps of labels.
-	Jobs    []job.Job
-	Groups  []group.Group // likewise
-	Queues  []queue.Queue // likewise
-	Ignores []Ignore
-	Digest  string // of everything above but the places; the same on every machine
+	// Declared are first the jobs, then the other kinds. Those of one kind are in source order, those of a for_each in the
+	// order of its keys. No two paths are equal or nested. They may share maps of labels.
+	Declared []resource.Declaration
+	Ignores  []Ignore
+	Digest   string // of everything above but the places; the same on every machine
 	// Origins says where each value came from, by address and field ("workers", "timeouts.join", "labels.team", also
 	// "name" and "root"): "jobs.hcl:31", "defaults at jobs.hcl:12" or "default". Several addresses may share a map.
 	Origins map[string]map[string]string
 }
 
-// Declared lists everything that is declared, of whatever kind.
-func (c *Config) Declared() []resource.Declaration {
-	all := make([]resource.Declaration, 0, len(c.Jobs)+len(c.Groups)+len(c.Queues))
-	for _, j := range c.Jobs {
-		all = append(all, j)
-	}
-	for _, g := range c.Groups {
-		all = append(all, g)
-	}
-	for _, q := range c.Queues {
-		all = append(all, q)
+// Of lists what c declares of one kind.
+func Of[T resource.Declaration](c *Config) (all []T) {
+	for _, d := range c.Declared {
+		if t, ok := d.(T); ok {
+			all = append(all, t)
+		}
 	}
 	return all
 }
@@ -200,15 +190,22 @@ func (c *Config) digest() string {
 	meaning := map[string]any{
 		"stack": c.Stack, "home": c.Home, "roots": sorted(c.Roots), "take_over": sorted(c.TakeOver),
 		"servers": c.ZooKeeper.Servers, "session_timeout": c.ZooKeeper.SessionTimeout, "acl": sorted(c.ZooKeeper.ACL),
-		"tls": c.ZooKeeper.TLS, "jobs": byAddress(c.Jobs), "groups": byAddress(c.Groups),
-		"queues": byAddress(c.Queues), "ignores": ignores,
+		"tls": c.ZooKeeper.TLS, "ignores": ignores,
+	}
+	byAddress := slices.SortedStableFunc(slices.Values(c.Declared), func(a, b resource.Declaration) int {
+		return cmp.Compare(a.ID().Address, b.ID().Address)
+	})
+	for _, k := range kinds() {
+		var all []resource.Declaration
+		for _, d := range byAddress {
+			if d.Kind().Name == k.block() {
+				all = append(all, d)
+			}
+		}
+		meaning[k.block()+"s"] = all
 	}
 	_ = json.NewEncoder(sum).Encode(meaning) // plain data into a hash: neither can fail
 	return hex.EncodeToString(sum.Sum(nil))
-}
-
-func byAddress[T resource.Declaration](list []T) []T {
-	return slices.SortedFunc(slices.Values(list), func(a, b T) int { return cmp.Compare(a.ID().Address, b.ID().Address) })
 }
 
 // sorted copies and sorts a list whose order means nothing. A nil list becomes like an empty one.

@@ -58,7 +58,7 @@ job "ingest" {
 	want.Name, want.Address, want.At = "ingest", "job.ingest", "jobs.hcl:6"
 	want.Workers = 4
 	want.Timeouts.Join = resource.Duration(time.Minute)
-	if d := cmp.Diff([]job.Job{want}, c.Jobs); d != "" {
+	if d := cmp.Diff([]job.Job{want}, spec.Of[job.Job](c)); d != "" {
 		t.Errorf("jobs (-want +got):\n%s", d)
 	}
 	if c.Stack != "etl" || c.StackAt != "jobs.hcl:3" || c.Home != "/.muster" {

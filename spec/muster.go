@@ -82,7 +82,7 @@ func (c *Config) Searched() []string {
 	for _, r := range c.Roots {
 		roots[r] = true
 	}
-	for _, d := range c.Declared() {
+	for _, d := range c.Declared {
 		roots[d.ID().Root] = true
 	}
 	if len(roots) == 0 {
@@ -348,7 +348,7 @@ func (l *loader) warnOpen(c *Config) {
 		b = zk[0]
 	}
 	var kinds []string
-	for _, d := range c.Declared() {
+	for _, d := range c.Declared {
 		if name := d.Kind().Name + "s"; !slices.Contains(kinds, name) {
 			kinds = append(kinds, name)
 		}

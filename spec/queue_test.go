@@ -63,7 +63,7 @@ func TestEverythingOfAQueue(t *testing.T) {
 		}
 	}
 	queues := []queue.Queue{want("eu", "redis://redis-eu"), want("us", "rediss://redis-us:6380/2")}
-	if d := cmp.Diff(queues, c.Queues); d != "" {
+	if d := cmp.Diff(queues, spec.Of[queue.Queue](c)); d != "" {
 		t.Errorf("queues (-want +got):\n%s", d)
 	}
 	for field, where := range map[string]string{
@@ -74,8 +74,8 @@ func TestEverythingOfAQueue(t *testing.T) {
 			t.Errorf("%s is from %q, want %q", field, got, where)
 		}
 	}
-	for _, f := range c.Queues[0].Fields() {
-		if c.Origins[c.Queues[0].Address][f.Name] == "" {
+	for _, f := range spec.Of[queue.Queue](c)[0].Fields() {
+		if c.Origins[spec.Of[queue.Queue](c)[0].Address][f.Name] == "" {
 			t.Errorf("%s has no origin", f.Name)
 		}
 	}
@@ -94,6 +94,6 @@ queue "primes" {
 }`}, spec.Options{})
 	none := load(t, map[string]string{"a.hcl": head}, spec.Options{})
 	if native.Digest != json.Digest || native.Digest == none.Digest {
-		t.Errorf("native %+v\nJSON %+v", native.Queues, json.Queues)
+		t.Errorf("native %+v\nJSON %+v", spec.Of[queue.Queue](native), spec.Of[queue.Queue](json))
 	}
 }

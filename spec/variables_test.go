@@ -2,6 +2,8 @@ package spec_test
 
 import (
 	"fmt"
+	"muster/resource/job"
+	"muster/spec"
 	"strings"
 	"testing"
 )
@@ -21,7 +23,7 @@ func chain(n int, each, end string) string {
 func TestLongChain(t *testing.T) {
 	text := chain(20_000, "local.a%[2]d", "3") + "job \"b\" {\n  workers = local.a0\n}\n"
 	c := load(t, map[string]string{"jobs.hcl": one, "x.hcl": text}, patient())
-	if got := c.Jobs[1].Workers; got != 3 {
+	if got := spec.Of[job.Job](c)[1].Workers; got != 3 {
 		t.Errorf("workers %d, want 3", got)
 	}
 }

@@ -205,9 +205,107 @@ func (r Run) Took() string {
 	return max(0, r.Ended.Sub(*r.Started)).Round(time.Second).String()
 }
 
+// groups is how groups are shown.
+type groups struct{ plain }
+
+func (groups) Columns() []string { return []string{"members and duties"} }
+
+// Sections are the members of a group by version, its duties with their holders, and what waits and why.
+func (groups) Sections(r Resource, now time.Time) []Section {
+	if r.Group == nil {
+		return nil
+	}
+	d := *r.Group
+	d.Now = now
+	members := [][]string{{"version", "member", "address", AgeHeading(now, "age"), "ready", "duties"}}
+	for _, v := range d.Versions() {
+		for _, m := range d.Of(v) {
+			members = append(members, []string{
+				m.Version, m.Identity, OrDash(m.Address), Age(now, m.Since), m.ReadyText(), fmt.Sprint(len(m.Duties)),
+			})
+		}
+	}
+	duties := [][]string{{"duty", "holder", "version", AgeHeading(now, "held for"), "epoch", "address"}}
+	crons := [][]string{{"cron", "last run", "state", AgeHeading(now, "age"), "exit", "took", "next tick"}}
+	for _, duty := range d.Duties {
+		since := "-"
+		if duty.Since != nil {
+			since = Age(now, *duty.Since)
+		}
+		duties = append(duties, []string{
+			duty.Name, OrDash(duty.Holder), OrDash(duty.Version), since, OrDash(duty.Epoch), OrDash(duty.Address),
+		})
+		if duty.Type != group.Cron {
+			continue
+		}
+		cron := []string{duty.Name, "-", "-", "-", "-", "-", duty.NextTickText()}
+		if len(duty.Runs) > 0 {
+			run := duty.Runs[0]
+			copy(cron[1:], []string{run.Title(), run.StateText(), run.Age(now), run.ExitText(), run.Took()})
+		}
+		crons = append(crons, cron)
+	}
+	return []Section{
+		d.censusSection(), {Table: members}, {Table: duties}, {Table: crons}, {Heading: "waits", Lines: d.Waits()},
+	}
+}
+
+// censusSection is the census, if somebody is live.
+func (d Group) censusSection() Section {
+	if len(d.Members) == 0 {
+		return Section{}
+	}
+	return Section{Lines: []string{d.Census()}}
+}
+
+func (groups) Explained(r Resource, now time.Time) []Section {
+	if r.Group == nil {
+		return nil
+	}
+	d := *r.Group
+	d.Now = now
+	return []Section{d.censusSection(), {Heading: "what waits", Lines: d.Waits()}}
+}
+
+func (groups) Progress(o *resource.Observed) string {
+	return fmt.Sprintf("%d of %d duties held", group.Held(o), len(group.Of(o.Record).Duties))
+}
+
+func (groups) Figures(o *resource.Observed) []Figure {
+	held, duties := group.Held(o), len(group.Of(o.Record).Duties)
+	all := []Figure{{"members live", okIf(o.Live), o.Live, 0}, {"duties held", "", held, duties}}
+	if vacant := duties - held; vacant > 0 {
+		all = append(all, Figure{"vacant", "bad", vacant, 0})
+	}
+	return all
+}
+
+func (groups) Gauges(r Resource) []Gauge {
+	return []Gauge{{"duties", "Duties that are declared.", float64(len(group.Of(r.Observed.Record).Duties))}}
+}
+
+func (groups) Idle() string { return "no member is live: nobody does its duties" }
+
+func (groups) document(r Resource, common resourceJSON) any {
+	out := struct {
+		resourceJSON
+		Duties int  `json:"duties"`
+		Held   *int `json:"held,omitempty"`
+		*Group
+	}{resourceJSON: common, Duties: len(group.Of(r.Observed.Record).Duties), Group: r.Group}
+	if common.Live != nil {
+		out.Held = new(group.Held(&r.Observed))
+	}
+	return out
+}
+
 // next says what the user can do about a group that is as it should be read.
-func (d Group) next(o *resource.Observed, at string) string {
-	switch o.Status() {
+func (groups) next(r Resource) string {
+	d, at := r.Group, r.Path
+	if d == nil {
+		return ""
+	}
+	switch r.Observed.Status() {
 	case resource.StatusReady:
 		return "muster member --group " + path.Base(at) + " --root " + path.Dir(at) + " --version VERSION joins it"
 	case group.Degraded:

@@ -154,8 +154,147 @@ func ranges(ids []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// meaningOfJob says why a job has its status, if it has none that every kind has.
-func meaningOfJob(o *resource.Observed) string {
+// jobs is how jobs are shown, and what has no Record.
+type jobs struct{ plain }
+
+func (jobs) Columns() []string { return []string{"joined", "live", "done", "restarts", "last run"} }
+
+func (jobs) Cells(r Resource, now time.Time) []string {
+	o := &r.Observed
+	return []string{
+		OfN(job.Joined(o), o), Number(o.Live, o), Number(job.Done(o), o), restarts(r.Restarts), lastRun(o, now),
+	}
+}
+
+func restarts(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return fmt.Sprint(*n)
+}
+
+// lastRun says how long ago the last run completed, and its name: "3h ago (nightly/12)".
+func lastRun(o *resource.Observed, now time.Time) string {
+	last := job.LastRun(o.Record)
+	if last == nil {
+		return "-"
+	}
+	when := last.Completed
+	if t, err := time.Parse(time.RFC3339, when); err == nil && !now.IsZero() {
+		when = Ago(now, t)
+	}
+	if last.ID != "" {
+		when += " (" + last.ID + ")"
+	}
+	return when
+}
+
+// Sections are who works for a job, and the barriers that are under way.
+func (jobs) Sections(r Resource, now time.Time) []Section {
+	workers := [][]string{{"id", "identity", "address", "state", AgeHeading(now, "age"), "restarts", "last exit"}}
+	for _, w := range r.Workers {
+		id := "-"
+		if w.ID >= 0 {
+			id = fmt.Sprint(w.ID)
+		}
+		workers = append(workers, []string{
+			id, w.Identity, OrDash(w.Address), string(w.State), Age(now, w.Since), restarts(w.Restarts), OrDash(w.LastExit),
+		})
+	}
+	var more []string
+	if r.MoreWorkers > 0 {
+		more = []string{text.Thousands(r.MoreWorkers) +
+			" more have claims, far more than the job can have workers: somebody wrote them by hand"}
+	}
+	barriers := [][]string{{"barrier", "round", "attempt", AgeHeading(now, "age"), "arrived", "missing"}}
+	for _, b := range r.Barriers {
+		barriers = append(barriers, []string{
+			b.Title(), fmt.Sprint(b.Round), fmt.Sprint(b.Attempt), Age(now, b.Since), b.ArrivedText(),
+			b.MissingText(r.Workers),
+		})
+	}
+	return []Section{{Table: workers}, {Lines: more}, {Table: barriers}}
+}
+
+func (jobs) Explained(r Resource, now time.Time) []Section {
+	var barriers []string
+	for _, b := range r.Barriers {
+		barriers = append(barriers, fmt.Sprintf("%s, round %d, attempt %d: %s arrived, the first %s; missing: %s", b.Title(),
+			b.Round, b.Attempt, b.ArrivedText(), Ago(now, b.Since), b.MissingText(r.Workers)))
+	}
+	return []Section{{Heading: "barriers under way", Lines: barriers}}
+}
+
+// Progress is "3 of 8 joined, 2 done".
+func (jobs) Progress(o *resource.Observed) string {
+	s := text.Thousands(job.Joined(o))
+	if n := job.Of(o.Record).Workers; n > 0 {
+		s += " of " + text.Thousands(n)
+	}
+	s += " joined"
+	if n := job.Done(o); n > 0 {
+		s += ", " + text.Thousands(n) + " done"
+	}
+	return s
+}
+
+func (jobs) Figures(o *resource.Observed) []Figure {
+	all := []Figure{
+		{"joined", "", job.Joined(o), job.Of(o.Record).Workers}, {"live", okIf(o.Live), o.Live, 0},
+		{"completed", "", job.Done(o), 0},
+	}
+	if left := job.Left(o); left > 0 && o.Record != nil {
+		all = append(all, Figure{"left or lost", "bad", left, 0})
+	}
+	return all
+}
+
+func (jobs) Gauges(r Resource) []Gauge {
+	var all []Gauge
+	rec := r.Observed.Record
+	if rec != nil {
+		all = append(all, Gauge{"workers", "Workers that are declared.", float64(job.Of(rec).Workers)})
+	}
+	if r.Restarts != nil {
+		all = append(all, Gauge{"restarts", "How often its workers joined again in this run.", float64(*r.Restarts)})
+	}
+	if last := job.LastRun(rec); last != nil {
+		if t, err := time.Parse(time.RFC3339, last.Completed); err == nil {
+			at := float64(t.UnixMilli()) / 1000
+			all = append(all, Gauge{"last_completed_timestamp_seconds", "When the last run completed.", at})
+		}
+	}
+	return all
+}
+
+func (jobs) document(r Resource, common resourceJSON) any {
+	o := &r.Observed
+	out := struct {
+		resourceJSON
+		Classic   bool      `json:"classic"`
+		N         int       `json:"n,omitempty"`
+		Joined    *int      `json:"joined,omitempty"`
+		Done      *int      `json:"done,omitempty"`
+		Restarts  *int      `json:"restarts,omitempty"`
+		LastRun   string    `json:"last_run,omitempty"`
+		LastRunID string    `json:"last_run_id,omitempty"`
+		Barriers  []Barrier `json:"barriers,omitempty"` // under way
+		Workers   []Worker  `json:"workers,omitempty"`
+	}{
+		resourceJSON: common, Classic: o.Classic, N: job.Of(o.Record).Workers, Restarts: r.Restarts, Barriers: r.Barriers,
+		Workers: r.Workers,
+	}
+	if common.Live != nil {
+		out.Joined, out.Done = new(job.Joined(o)), new(job.Done(o))
+	}
+	if last := job.LastRun(o.Record); last != nil {
+		out.LastRun, out.LastRunID = last.Completed, last.ID
+	}
+	return out
+}
+
+// meaning says why a job has its status.
+func (jobs) meaning(o *resource.Observed) string {
 	if o.Status() == resource.StatusReady {
 		return "nobody has joined this generation"
 	}
@@ -177,10 +316,10 @@ func meaningOfJob(o *resource.Observed) string {
 	return "all have joined and none is missing: " + counts
 }
 
-// nextOfJob says what the user can do about a job that is as it should be read.
-func nextOfJob(o *resource.Observed, at string) string {
-	quoted := text.ShellWord(at)
-	switch o.Status() {
+// next says what the user can do about a job that is as it should be read.
+func (jobs) next(r Resource) string {
+	at, quoted := r.Path, text.ShellWord(r.Path)
+	switch r.Observed.Status() {
 	case resource.StatusReady:
 		return "muster worker --job " + text.ShellWord(path.Base(at)) + rootFlag(at) +
 			", or the same with -- COMMAND at its end"

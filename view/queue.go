@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"path"
 	"strings"
 	"time"
@@ -88,9 +89,89 @@ func (d Queue) Amiss() []string {
 	return append(lines, d.Unread...)
 }
 
-// nextOfQueue says what the user can do about a queue that is as it should be read.
-func nextOfQueue(o *resource.Observed, at string) string {
+// queues is how queues are shown.
+type queues struct{ plain }
+
+func (queues) Columns() []string { return []string{"members and batches"} }
+
+// Sections are the live processes of a queue, its batches, and what is amiss.
+func (queues) Sections(r Resource, now time.Time) []Section {
+	d := r.Queue
+	if d == nil {
+		return nil
+	}
+	var where []string
+	if at := queue.Of(r.Observed.Record).Redis; HasCounts(&r.Observed) && at != "" {
+		where = []string{"redis: " + at}
+	}
+	processes := [][]string{{"role", "process", "host", "parallel", AgeHeading(now, "age")}}
+	for _, m := range d.Processes {
+		processes = append(processes, []string{
+			string(m.Role), m.Identity, OrDash(m.Host), OrDash(m.Parallel), Age(now, m.Since),
+		})
+	}
+	batches := [][]string{{"batch", "state", "tasks", "size", "weight", "results", "by", AgeHeading(now, "age")}}
+	for _, b := range d.Batches[:min(len(d.Batches), MaxShownBatches)] {
+		batches = append(batches, []string{
+			b.ID, b.State, fmt.Sprint(b.Tasks), text.Size(b.Bytes), fmt.Sprint(b.Weight), string(b.Results), b.By,
+			Age(now, b.Since),
+		})
+	}
+	if more := len(d.Batches) - MaxShownBatches; more > 0 {
+		batches = append(batches, []string{fmt.Sprintf("and %d more", more)})
+	}
+	return []Section{{Lines: where}, {Table: processes}, {Table: batches}, {Heading: "amiss", Lines: d.Amiss()}}
+}
+
+func (queues) Explained(r Resource, _ time.Time) []Section {
+	if r.Queue == nil {
+		return nil
+	}
+	return []Section{{Heading: "amiss", Lines: r.Queue.Amiss()}}
+}
+
+func (queues) Progress(o *resource.Observed) string {
 	f := queue.FoundOf(o)
+	return text.Count(f.Executors, "executor") + ", " + text.Count(f.Watchers, "watcher") + ", " +
+		text.Plural(f.Batches, "batch", "batches")
+}
+
+func (queues) Figures(o *resource.Observed) []Figure {
+	f := queue.FoundOf(o)
+	figure := func(n int, class, one, many string) Figure {
+		if n == 1 {
+			return Figure{one, class, n, 0}
+		}
+		return Figure{many, class, n, 0}
+	}
+	return []Figure{
+		figure(f.Executors, okIf(f.Executors), "executor", "executors"),
+		figure(f.Watchers, okIf(f.Watchers), "watcher", "watchers"),
+		figure(f.Batches, "", "unfinished batch", "unfinished batches"),
+	}
+}
+
+func (queues) document(r Resource, common resourceJSON) any {
+	out := struct {
+		resourceJSON
+		Redis  string         `json:"redis"`
+		Counts map[string]int `json:"counts,omitempty"`
+		*Queue
+	}{resourceJSON: common, Redis: queue.Of(r.Observed.Record).Redis, Queue: r.Queue}
+	if common.Live != nil {
+		out.Counts = queue.FoundOf(&r.Observed).Counts()
+		out.Counts["live"] = *common.Live
+	}
+	out.Live = nil // it is one of the counts
+	return out
+}
+
+// next says what the user can do about a queue that is as it should be read.
+func (queues) next(r Resource) string {
+	if r.Queue == nil {
+		return ""
+	}
+	f, at := queue.FoundOf(&r.Observed), r.Path
 	where := path.Base(at) + " --root " + path.Dir(at)
 	var all []string
 	switch {

@@ -23,17 +23,155 @@ const MaxCounted = 1000
 // RunsInJSON is how many runs of each cron the JSON of a group has.
 const RunsInJSON = 5
 
-// Resource is what was read of one job, group or queue.
+// Resource is what was read of one job, group or queue. Its JSON is who is in it, and what they do.
 type Resource struct {
-	Path     string
-	Observed resource.Observed
-	Restarts *int      // how often the workers of a job joined again; nil: not read
-	Workers  []Worker  // of a job, by id; empty if they were not read
-	Barriers []Barrier // under way in a job; empty if they were not read
-	Group    *Group    // of a group; nil: not read
-	Queue    *Queue    // of a queue; nil: not read
+	Path     string            `json:"path"`
+	Observed resource.Observed `json:"-"`
+	Restarts *int              `json:"-"`                  // how often the workers of a job joined again; nil: not read
+	Workers  []Worker          `json:"workers,omitempty"`  // of a job, by id; empty if they were not read
+	Barriers []Barrier         `json:"barriers,omitempty"` // under way in a job; empty if they were not read
+	Group    *Group            `json:"group,omitempty"`    // of a group; nil: not read
+	Queue    *Queue            `json:"queue,omitempty"`    // of a queue; nil: not read
 
-	MoreWorkers int // of a job: claims that are left out, because they are far more than it can have workers
+	// MoreWorkers, of a job, counts claims that are left out, because they are far more than it can have workers.
+	MoreWorkers int `json:"-"`
+}
+
+// Display is how resources of one kind are shown. Reports, the page and the API ask it, and not which kind it is.
+type Display interface {
+	Columns() []string                             // of its table, besides name, status and age
+	Cells(r Resource, now time.Time) []string      // one for each column
+	Sections(r Resource, now time.Time) []Section  // of a status of r alone
+	Explained(r Resource, now time.Time) []Section // of an explanation of r, besides what was observed
+	Progress(o *resource.Observed) string          // how far it is, in a few words; o has counts
+	Figures(o *resource.Observed) []Figure         // o has counts
+	Gauges(r Resource) []Gauge                     // besides those of what its kind counts
+	Idle() string                                  // what is amiss while nobody is live; empty: nothing
+	meaning(o *resource.Observed) string           // of a status that is not one of every kind
+	next(r Resource) string                        // what the user can do then
+	document(r Resource, common resourceJSON) any  // of the JSON of a status
+}
+
+// DisplayOf is how o is shown. A kind that has nothing of its own to show is not listed.
+func DisplayOf(o *resource.Observed) Display {
+	switch KindOf(o).Name {
+	case job.KindName:
+		return jobs{}
+	case group.KindName:
+		return groups{}
+	case queue.KindName:
+		return queues{}
+	}
+	return plain{}
+}
+
+// Section is a part of a text: a line or more, or a table whose first row is its heading.
+type Section struct {
+	Heading string // of Lines; empty: they have none
+	Lines   []string
+	Table   [][]string
+}
+
+// Figure is a number with its word, and of how many.
+type Figure struct {
+	Word, Class string // Class: ok, bad, or empty
+	N, Of       int    // Of 0: of nothing
+}
+
+// Gauge is a number for monitoring. Its name follows that of the kind.
+type Gauge struct {
+	Name, Help string
+	Value      float64
+}
+
+// plain is how a resource is shown of which there is only what was observed.
+type plain struct{}
+
+func (plain) Columns() []string { return []string{"members"} }
+
+// Cells counts members and what they do: "3 live, 39 of 40 duties held"; a dash if they were not read.
+func (plain) Cells(r Resource, _ time.Time) []string {
+	if !HasCounts(&r.Observed) {
+		return []string{"-"}
+	}
+	return []string{r.Observed.Record.Declaration.Health(&r.Observed)}
+}
+
+func (plain) Sections(Resource, time.Time) []Section  { return nil }
+func (plain) Explained(Resource, time.Time) []Section { return nil }
+func (plain) Progress(o *resource.Observed) string    { return o.Record.Declaration.Health(o) }
+func (plain) Gauges(Resource) []Gauge                 { return nil }
+func (plain) Idle() string                            { return "" }
+func (plain) meaning(o *resource.Observed) string     { return o.Record.Declaration.Health(o) }
+func (plain) next(Resource) string                    { return "" }
+
+func (plain) Figures(o *resource.Observed) []Figure {
+	all := []Figure{{"live", okIf(o.Live), o.Live, 0}}
+	for _, c := range KindOf(o).Counts {
+		all = append(all, Figure{c.Word, "", o.Count(c.Name), 0})
+	}
+	return all
+}
+
+func (plain) document(r Resource, common resourceJSON) any {
+	return struct {
+		resourceJSON
+		Counts map[string]int `json:"counts,omitempty"`
+	}{common, r.Observed.Counts}
+}
+
+// okIf is the class of a count of what is live.
+func okIf(n int) string {
+	if n > 0 {
+		return "ok"
+	}
+	return ""
+}
+
+// resourceJSON is what the JSON of every kind has.
+type resourceJSON struct {
+	Path       string          `json:"path"`
+	Address    string          `json:"address,omitempty"`
+	Status     resource.Status `json:"status"`
+	Stack      string          `json:"stack,omitempty"`
+	Generation string          `json:"generation,omitempty"`
+	Live       *int            `json:"live,omitempty"` // as all counts, absent if it is not known
+	Created    time.Time       `json:"created,omitzero"`
+	Problem    string          `json:"problem,omitempty"`
+}
+
+// Since returns, by identity, since when those who were read are live.
+func (r Resource) Since() map[string]time.Time {
+	at := map[string]time.Time{}
+	for _, w := range r.Workers {
+		if w.State == Live {
+			at[w.Identity] = w.Since
+		}
+	}
+	if r.Group != nil {
+		for _, m := range r.Group.Members {
+			at[m.Identity] = m.Since
+		}
+	}
+	if r.Queue != nil {
+		for _, m := range r.Queue.Processes {
+			at[m.Identity] = m.Since
+		}
+	}
+	return at
+}
+
+// Document is r in the JSON of a status.
+func (r Resource) Document() any {
+	o := &r.Observed
+	common := resourceJSON{Path: r.Path, Status: o.Status(), Created: o.Created, Problem: o.Problem}
+	if HasCounts(o) {
+		common.Live = &o.Live
+	}
+	if rec := o.Record; rec != nil {
+		common.Address, common.Stack, common.Generation = rec.Declaration.ID().Address, rec.Stack, rec.Generation
+	}
+	return DisplayOf(o).document(r, common)
 }
 
 // Part is one znode of a damaged or unreadable job.
@@ -121,10 +259,7 @@ func Meaning(o *resource.Observed, kind string) string {
 	case resource.StatusTerminating:
 		return fmt.Sprintf("its record says that the %ss have been asked to stop; %d live", KindOf(o).Member, o.Live)
 	}
-	if IsJob(o) {
-		return meaningOfJob(o)
-	}
-	return o.Record.Declaration.Health(o)
+	return DisplayOf(o).meaning(o)
 }
 
 // NextStep says what the user can do next; empty if there is nothing to do. It names the resource so that the command
@@ -146,15 +281,16 @@ func (r Resource) NextStep() string {
 		}
 		return "muster apply " + again + " if it is declared, and deletes it otherwise"
 	}
-	switch {
-	case IsJob(o):
-		return nextOfJob(o, r.Path)
-	case r.Group != nil:
-		return r.Group.next(o, r.Path)
-	case r.Queue != nil:
-		return nextOfQueue(o, r.Path)
+	return DisplayOf(o).next(r)
+}
+
+// OrDash is v, and a dash instead of the zero value.
+func OrDash[T comparable](v T) string {
+	var zero T
+	if v == zero {
+		return "-"
 	}
-	return ""
+	return fmt.Sprint(v)
 }
 
 // Age is how long before now t was: "12s", "5m", "3h", "4d"; a dash if t is not known. Without now it is the time

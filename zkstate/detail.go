@@ -69,19 +69,13 @@ func (r *Reader) FillWorkers(ctx context.Context, v *view.Resource) error {
 // FillDetail adds to v everything that a status of v alone shows: the workers and the barriers of a job, who is in a
 // group or a queue and what they do. The runs of crons are left out.
 func (r *Reader) FillDetail(ctx context.Context, v *view.Resource, now time.Time) error {
-	err := r.FillWorkers(ctx, v)
-	if err != nil {
+	if err := r.FillWorkers(ctx, v); err != nil {
 		return err
 	}
-	switch o := &v.Observed; {
-	case view.IsGroup(o):
-		v.Group, err = r.GroupState(ctx, o, now)
-	case view.IsQueue(o):
-		v.Queue, err = r.QueueState(ctx, o)
-	default:
-		v.Barriers, err = r.Rounds(ctx, o)
+	if k, ok := r.kind(view.KindOf(&v.Observed).Name); ok && k.Detail != nil {
+		return k.Detail(ctx, r, v, now)
 	}
-	return err
+	return nil
 }
 
 // View is the worker as it is shown.

@@ -20,7 +20,13 @@ import (
 
 // Group describes how ZooKeeper holds groups.
 func Group() Kind {
-	return Kind{Kind: group.Kind(), Folders: znode.GroupFolders(), Count: countGroup, Saved: savedInGroup}
+	return Kind{
+		Kind: group.Kind(), Folders: znode.GroupFolders(), Count: countGroup, Saved: savedInGroup,
+		Detail: func(ctx context.Context, r *Reader, v *view.Resource, now time.Time) (err error) {
+			v.Group, err = r.GroupState(ctx, &v.Observed, now)
+			return err
+		},
+	}
 }
 
 // countGroup reads how many of the declared duties somebody holds. Without live members it is none: held goes with the

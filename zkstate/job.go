@@ -23,7 +23,13 @@ import (
 
 // Job describes how ZooKeeper holds jobs.
 func Job() Kind {
-	return Kind{Kind: job.Kind(), Folders: []string{"id", "by", "end", "barrier"}, Count: countJob}
+	return Kind{
+		Kind: job.Kind(), Folders: []string{"id", "by", "end", "barrier"}, Count: countJob,
+		Detail: func(ctx context.Context, r *Reader, v *view.Resource, _ time.Time) (err error) {
+			v.Barriers, err = r.Rounds(ctx, &v.Observed)
+			return err
+		},
+	}
 }
 
 // countJob reads how many workers have joined, and how many have completed. If two workers join at once and only one id

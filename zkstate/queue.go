@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"time"
 
 	"muster/resource"
 	"muster/resource/queue"
@@ -18,6 +19,10 @@ import (
 func Queue() Kind {
 	return Kind{
 		Kind: queue.Kind(), Folders: znode.QueueFolders(), Count: countQueue, Saved: guardBatches, Outside: true,
+		Detail: func(ctx context.Context, r *Reader, v *view.Resource, _ time.Time) (err error) {
+			v.Queue, err = r.QueueState(ctx, &v.Observed)
+			return err
+		},
 	}
 }
 

@@ -12,9 +12,11 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"muster/plan"
 	"muster/resource"
+	"muster/view"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -30,6 +32,8 @@ type Kind struct {
 	Folders []string
 	// Count reads the counts of the kind into o.Counts. o has a Record, and its Folders exist.
 	Count func(ctx context.Context, r *Reader, o *resource.Observed) error
+	// Detail reads who is in a resource and what they do, for who looks at it alone. Nil: there is nothing to read.
+	Detail func(ctx context.Context, r *Reader, v *view.Resource, now time.Time) error
 	// Saved reads what members have saved for those sections of o that left does not have, or for all if left is nil.
 	// The guards check that nothing of it was written since. It is nil for a kind whose members save nothing.
 	Saved func(ctx context.Context, r *Reader, o *resource.Observed, left resource.Declaration) (
