@@ -401,15 +401,13 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	from := addressOf(r.RemoteAddr)
 	if !s.streams.begin(from) {
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
+		unavailable(w, "too many pages are open")
 		return
 	}
 	defer s.streams.end(from)
 	v, err := s.hub.acquire(request)
 	if err != nil {
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		unavailable(w, err.Error())
 		return
 	}
 	defer s.hub.release(v)

@@ -58,8 +58,7 @@ func (s *server) scrapes(next http.Handler) http.Handler {
 		case places <- struct{}{}:
 			defer func() { <-places }()
 		default:
-			w.Header().Set("Retry-After", "5")
-			http.Error(w, "too many scrapes at a time", http.StatusServiceUnavailable)
+			unavailable(w, "too many scrapes at a time")
 			return
 		}
 		made := unsentAnswer{ResponseWriter: w, code: http.StatusOK}

@@ -217,8 +217,7 @@ func (s *server) page(w http.ResponseWriter, r *http.Request) {
 	}
 	v, err := s.hub.acquire(request)
 	if err != nil {
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		unavailable(w, err.Error())
 		return
 	}
 	defer s.hub.release(v)
@@ -226,8 +225,7 @@ func (s *server) page(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	shown, ok := await(ctx, &v.shown)
 	if !ok {
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, "ZooKeeper has not answered yet", http.StatusServiceUnavailable)
+		unavailable(w, "ZooKeeper has not answered yet")
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -239,6 +237,12 @@ func (s *server) page(w http.ResponseWriter, r *http.Request) {
 		whole.At = time.Now() // nothing has changed since
 	}
 	_ = s.hub.views.document(patient(w), request, whole) // the reader may have gone
+}
+
+// unavailable answers that a limit is reached, or that nothing is known yet.
+func unavailable(w http.ResponseWriter, why string) {
+	w.Header().Set("Retry-After", "5")
+	http.Error(w, why, http.StatusServiceUnavailable)
 }
 
 // await returns the value of a feed as soon as there is one.

@@ -359,7 +359,9 @@ func (l *loader) settleLocals() {
 	}
 	vars := l.varObject()
 	for _, name := range sortedKeys(l.locals) {
-		l.settleLocal(l.locals[name], vars)
+		if loc := l.locals[name]; loc.state == untouched {
+			l.settleLocal(nil, loc, vars)
+		}
 	}
 }
 
@@ -376,34 +378,20 @@ func (l *loader) declareLocal(a *hcl.Attribute) {
 	l.locals[a.Name] = &local{name: a.Name, attr: a, value: cty.DynamicVal}
 }
 
-// settleLocal evaluates loc after the locals that it refers to. It does not recurse: such a chain can be as long as
-// there are locals.
-func (l *loader) settleLocal(loc *local, vars cty.Value) {
-	if loc.state == settled {
-		return
-	}
-	path := []*local{loc}
-	next := []int{0} // for each of path the first need that has not been looked at
+// settleLocal evaluates loc after the locals that it refers to. path are those that refer to it, the first one first.
+func (l *loader) settleLocal(path []*local, loc *local, vars cty.Value) {
 	loc.state = underway
-	for len(path) > 0 {
-		last := len(path) - 1
-		loc := path[last]
-		if next[last] == len(loc.needs) {
-			l.evaluateLocal(loc, vars)
-			loc.state = settled
-			path, next = path[:last], next[:last]
-			continue
-		}
-		need := loc.needs[next[last]]
-		next[last]++
+	path = append(path, loc)
+	for _, need := range loc.needs {
 		switch {
 		case need.state == untouched:
-			need.state = underway
-			path, next = append(path, need), append(next, 0)
+			l.settleLocal(path, need, vars)
 		case need.state == underway && !need.round && !loc.round:
 			l.cycle(path[slices.Index(path, need):])
 		}
 	}
+	l.evaluateLocal(loc, vars)
+	loc.state = settled
 }
 
 func (l *loader) evaluateLocal(loc *local, vars cty.Value) {

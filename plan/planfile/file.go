@@ -5,6 +5,7 @@
 package planfile
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -121,8 +122,9 @@ func (s Saved) write(w io.Writer, kinds []resource.Kind, digest string) error {
 		return fmt.Errorf("plan file: %w", err)
 	}
 	head, tail, _ := bytes.Cut(frame, []byte("\n  \"resource_changes\": []"))
-	out := &errorWriter{w: w}
-	out.write(head, []byte("\n  \"resource_changes\": ["))
+	out := bufio.NewWriter(w) // it keeps the first error
+	out.Write(head)
+	out.WriteString("\n  \"resource_changes\": [")
 	for i, r := range p.Rows {
 		c, err := encodeRow(r, KindOf(r, kinds))
 		if err != nil {
@@ -133,15 +135,18 @@ func (s Saved) write(w io.Writer, kinds []resource.Kind, digest string) error {
 			return fmt.Errorf("plan file: row %s: %w", r.Address(), err)
 		}
 		if i > 0 {
-			out.write([]byte(","))
+			out.WriteString(",")
 		}
-		out.write([]byte("\n    "), row)
+		out.WriteString("\n    ")
+		out.Write(row)
 	}
 	if len(p.Rows) > 0 {
-		out.write([]byte("\n  "))
+		out.WriteString("\n  ")
 	}
-	out.write([]byte("]"), tail, []byte("\n"))
-	return out.err
+	out.WriteString("]")
+	out.Write(tail)
+	out.WriteString("\n")
+	return out.Flush()
 }
 
 // KindOf is the kind under which Encode writes a row. A row without a kind, such as that of a classic job that is not
@@ -151,20 +156,6 @@ func KindOf(r plan.Row, kinds []resource.Kind) resource.Kind {
 		return kind
 	}
 	return kinds[0]
-}
-
-// errorWriter keeps the first error of w and writes nothing after it.
-type errorWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (s *errorWriter) write(parts ...[]byte) {
-	for _, p := range parts {
-		if s.err == nil {
-			_, s.err = s.w.Write(p)
-		}
-	}
 }
 
 // CanonicalJSON encodes v as JSON with sorted keys and two spaces of indentation. It escapes everything in strings that
