@@ -2,6 +2,8 @@ package report_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,8 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const stack = "etl-prod"
@@ -63,6 +67,24 @@ func text(t *testing.T, f func(*strings.Builder) error) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+// asRecorded compares got with a file in testdata, or writes it there with -update.
+func asRecorded(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("%s (-want +got); -update rewrites it:\n%s", name, d)
+	}
 }
 
 var took = 41 * time.Millisecond

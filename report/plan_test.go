@@ -30,42 +30,6 @@ func planText(t *testing.T, p plan.Plan, o report.Options) string {
 	return text(t, func(b *strings.Builder) error { return report.Plan(b, p, o) })
 }
 
-func TestPlan(t *testing.T) {
-	want := `muster plan · stack etl-prod · 127.0.0.1:2181 · roots /jobs/prod ·
-  18 declared, 18 found, 41 ms
-
-+   job.ingest["us"]         create                               jobs.hcl:29
-      path          /jobs/prod/ingest-us
-      workers       24
-      because       no job znode
-
--/+ job.nightly              replace (stale delete, then create)  jobs.hcl:52
-      joined        8 of 8, none live, 5 completed (will be forgotten)
-      workers       8 -> 12
-      because       workers have joined and none is live (apply makes sure for
-                    30 s)
-
--   /jobs/prod/tmp-backfill  delete                               not declared
-      because       owned by stack etl-prod, stale
-
-!   job.report               blocked: 5 workers are live          jobs.hcl:71
-      workers       8 -> 16  cannot change while they run
-      live          10.0.3.11:7000, 10.0.3.12:7000, 3 more
-      to proceed    muster terminate report && muster apply
-                    or apply again after the run
-
-  create   job.ingest["us"]
-  replace  job.nightly
-  delete   /jobs/prod/tmp-backfill
-  blocked  job.report
-Plan: 1 to create, 1 to replace, 1 to delete, 0 to update; 1 blocked, 0 left running, 15 unchanged.
-`
-	got := planText(t, sample(), report.Options{Servers: []string{"127.0.0.1:2181"}, Took: took})
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("plan (-want +got):\n%s", d)
-	}
-}
-
 func TestPlanWithoutChanges(t *testing.T) {
 	want := plan.Want{Stack: stack}
 	have := plan.State{Found: map[string]resource.Observed{}}

@@ -7,8 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -27,6 +26,7 @@ import (
 	"muster/report"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/view"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected reports in testdata")
@@ -48,19 +48,7 @@ func TestReportsAreAsRecorded(t *testing.T) {
 		for _, kind := range report.Kinds() {
 			t.Run(name+"_"+kind, func(t *testing.T) {
 				got := makeReport(t, r, kind)
-				file := filepath.Join("testdata", name+"."+extension(kind))
-				if *update {
-					if err := os.WriteFile(file, got, 0o666); err != nil {
-						t.Fatal(err)
-					}
-				}
-				want, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if d := cmp.Diff(string(want), string(got)); d != "" {
-					t.Errorf("report (-want +got); -update rewrites it:\n%s", d)
-				}
+				asRecorded(t, name+"."+extension(kind), got)
 				if again := makeReport(t, runs()[name], kind); !bytes.Equal(got, again) {
 					t.Error("a second report of the same run is another")
 				}
@@ -243,23 +231,80 @@ func TestDriftFitsItsWidth(t *testing.T) {
 	}
 }
 
-func TestDriftText(t *testing.T) {
-	r := driftRun()
-	got := text(t, func(b *strings.Builder) error {
-		return report.Drift(b, *r.Plan, *r.Drift, r.FailOn, report.Options{Servers: r.Servers, Took: r.Took})
-	})
-	file := filepath.Join("testdata", "drift.txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
-			t.Fatal(err)
+// TestTextsAreAsRecorded: what plan, drift, status, explain and history print, on a terminal and as JSON.
+func TestTextsAreAsRecorded(t *testing.T) {
+	for name, write := range texts(t) {
+		t.Run(name, func(t *testing.T) {
+			asRecorded(t, name+".txt", []byte(text(t, func(b *strings.Builder) error { return write(b) })))
+		})
+	}
+}
+
+func texts(t *testing.T) map[string]func(w io.Writer) error {
+	r, at := driftRun(), report.Options{Now: hour(0)}
+	detail := func(one view.Resource, o report.Options) func(io.Writer) error {
+		return func(w io.Writer) error { return report.Detail(w, one, o) }
+	}
+	status := func(all ...view.Resource) func(io.Writer) error {
+		return func(w io.Writer) error { return errors.Join(report.Status(w, all, at), report.StatusJSON(w, all)) }
+	}
+	explain := func(r plan.Row, stack string, e report.Explanation) func(io.Writer) error {
+		return func(w io.Writer) error {
+			return errors.Join(report.Explain(w, r, stack, e, at), report.ExplainJSON(w, r, e))
 		}
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+	duty := func(i int) func(io.Writer) error {
+		j, origins := shopDetail(), map[string]string{"cron.nightly-report.schedule": "groups.hcl:9"}
+		return func(w io.Writer) error {
+			return report.ExplainDuty(w, j.Path, &j.Observed, *j.Group, j.Group.Duties[i], origins, report.Options{Now: noon})
+		}
 	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("text (-want +got):\n%s", d)
+	applies := func(all []history.Found, o report.Options) func(io.Writer) error {
+		return func(w io.Writer) error {
+			return errors.Join(report.History(w, all, o), report.LastApplies(w, all, o), report.HistoryJSON(w, all))
+		}
+	}
+	odd, silent, paused := shopDetail(), shopDetail(), shopDetail()
+	odd.Group.Duties = oddCrons(odd.Group.Duties)
+	silent.Group.Passed, silent.Group.Silent = []string{"old"}, ago(3*time.Minute)
+	paused.Group.Duties = paused.Group.Duties[:1]
+	stopping := view.Resource{Path: "/apps/shop", Observed: foundGroup(shop("shop"), 2, 1)}
+	stopping.Observed.Record.State = resource.StateTerminating
+	lastRun := view.Resource{Path: "/jobs/prod/nightly", Observed: recorded(declared("nightly", 8), 0, 0, 0)}
+	_ = job.SetLastRun(lastRun.Observed.Record, job.Run{ID: "n-7", Generation: "g0", Completed: "2026-01-02T03:04:05Z"})
+	queueRow := plan.Row{Path: "/queues/primes", Old: new(primes(t, 2).Observed), Reason: plan.NotOurs}
+	groups := groupPlan()
+	groups.Rows[1].Old.Members = []string{"10.0.3.11:7000", "10.0.3.12:7000", "10.0.3.13:7000"}
+	return map[string]func(io.Writer) error{
+		"drift": func(w io.Writer) error {
+			return report.Drift(w, *r.Plan, *r.Drift, r.FailOn, report.Options{Servers: r.Servers, Took: r.Took})
+		},
+		"plan": func(w io.Writer) error {
+			return report.Plan(w, sample(), report.Options{Servers: []string{"127.0.0.1:2181"}, Took: took})
+		},
+		"status":             status(append(statusOfGroups(), append(jobs(), primes(t, 2), shopDetail())...)...),
+		"status_nothing":     status(),
+		"job_forming":        detail(formingJob(), at),
+		"job_last_run":       detail(lastRun, report.Options{}),
+		"group":              detail(shopDetail(), report.Options{Now: noon}),
+		"group_watched":      detail(shopDetail(), report.Options{}), // changes only when something happens
+		"group_odd_crons":    detail(odd, report.Options{Now: noon}),
+		"group_silent":       detail(silent, report.Options{Now: noon}),
+		"group_silent_piped": detail(silent, report.Options{}),
+		"group_idle":         detail(idleGroup(), report.Options{Now: noon}),
+		"group_paused":       detail(paused, report.Options{Now: noon}),
+		"group_stopping":     detail(stopping, report.Options{}),
+		"queue":              detail(primes(t, 22), report.Options{Width: 120, Now: hour(0)}),
+		"explain_job":        explain(explainedJob()),
+		"explain_no_config":  explain(sample().Rows[2], "", report.Explanation{}),
+		"explain_group":      explain(groups.Rows[1], stack, report.Explanation{Resource: shopDetail()}),
+		"explain_queue":      explain(queueRow, "", report.Explanation{Resource: primes(t, 2)}),
+		"explain_cron":       duty(5),
+		"explain_leader":     duty(4),
+		"history":            applies(foundApplies(), report.Options{Now: time.Date(2026, 1, 31, 4, 7, 6, 0, time.UTC)}),
+		"history_color":      applies(foundApplies()[2:3], report.Options{Color: true, Width: 200}),
+		"history_long":       applies(longApply(), report.Options{Width: 80}),
+		"history_long_room":  applies(longApply(), report.Options{Width: 300}),
 	}
 }
 

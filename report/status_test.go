@@ -1,14 +1,11 @@
 package report_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"muster/apply/history"
 	"muster/plan"
@@ -37,58 +34,14 @@ func jobs() []view.Resource {
 // hour is so many hours after noon of a day.
 func hour(n int) time.Time { return time.Date(2026, 1, 4, 12+n, 0, 0, 0, time.UTC) }
 
-func TestStatusTable(t *testing.T) {
-	got := text(t, func(b *strings.Builder) error { return report.Status(b, jobs(), report.Options{Now: hour(0)}) })
-	want := `job                    status             age  joined  live  done  restarts  last run
-/jobs/prod/nightly     degraded           3h   8 of 8  7     0     2         2d ago (n-7)
-/jobs/prod/ready       ready              -    0 of 4  0     0     -         -
-/twister2/old          running (classic)  -    3       3     0     -         -
-/jobs/prod/odd\x1b[2J  foreign            -    -       -     -     -         -
-`
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("status (-want +got):\n%s", d)
-	}
+func TestStatusReturnsTheWritersError(t *testing.T) {
 	if err := report.Status(&fullDisk{20}, jobs(), report.Options{}); !errors.Is(err, errFull) {
 		t.Errorf("full disk: error = %v", err)
 	}
 }
 
-func TestStatusJSON(t *testing.T) {
-	got := text(t, func(b *strings.Builder) error {
-		all := jobs()
-		for i := range all {
-			if all[i].Path == "/twister2/old" {
-				all[i].Workers = []view.Worker{{ID: 1, Identity: "a", State: view.Live}}
-			}
-		}
-		return report.StatusJSON(b, all)
-	})
-	var doc struct {
-		Jobs []struct {
-			Path, Status string
-			Restarts     *int
-			LastRun      string `json:"last_run"`
-			Workers      []view.Worker
-		}
-	}
-	if err := json.Unmarshal([]byte(got), &doc); err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	for _, j := range doc.Jobs {
-		lines = append(lines, fmt.Sprint(j.Path, " ", j.Status, " ", j.Restarts != nil, " ", j.LastRun,
-			" ", len(j.Workers)))
-	}
-	want := []string{
-		"/jobs/prod/nightly degraded true 2026-01-02T03:04:05Z 0", "/jobs/prod/ready ready false  0",
-		"/twister2/old running false  1", "/jobs/prod/odd\x1b[2J foreign false  0",
-	}
-	if d := cmp.Diff(want, lines); d != "" {
-		t.Errorf("jobs (-want +got):\n%s", d)
-	}
-}
-
-func TestWorkersNamesWhoIsMissing(t *testing.T) {
+// formingJob has workers in every state, and two barriers under way.
+func formingJob() view.Resource {
 	j := view.Resource{Path: "/jobs/prod/nightly", Observed: recorded(declared("nightly", 9), 5, 1, 1)}
 	j.Observed.Created = hour(-10)
 	j.Barriers = []view.Barrier{
@@ -107,36 +60,11 @@ func TestWorkersNamesWhoIsMissing(t *testing.T) {
 		{ID: 6, Identity: "w-6\u202e", State: view.Left, Restarts: &never, LastExit: "signal 9"},
 		{ID: -1, Identity: "late", State: view.Live},
 	}
-	got := text(t, func(b *strings.Builder) error { return report.Detail(b, j, report.Options{Now: hour(0)}) })
-	want := `/jobs/prod/nightly  forming
-fewer than all have joined: 5 of 9 joined, 1 live, 1 completed, 3 left without
-  completing
-
-id  identity   address        state      age  restarts  last exit
-0   w-0        10.0.0.1:7000  live       7h   1         1
-1   w-1        -              completed  2h   1         0
-2   w-2        -              left       -    0         137
-3   w-3        -              lost       -    0         -
-6   w-6\u202e  -              left       -    0         signal 9
--   late       -              live       -    -         -
-
-barrier  round     attempt  age  arrived  missing
-(start)  0         3        2h   7 of 9   id 1 (w-1, completed), id 4 (not joined)
-loaded   20260102  1        60m  2 of 9   id 2-8
-
-2 workers left without completing: id 2, 6
-1 worker was lost without completing (killed or cut off): id 3
-4 workers have not joined yet: id 4-5, 7-8
-created 10h ago; the first worker joined 9h ago
-next: muster status /jobs/prod/nightly --watch
-      or start the workers that have not joined
-`
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("workers (-want +got):\n%s", d)
-	}
+	return j
 }
 
-func TestExplain(t *testing.T) {
+// explainedJob is a row that replaces a job, and what is known of it.
+func explainedJob() (plan.Row, string, report.Explanation) {
 	r := sample().Rows[1]
 	r.Old.Record.By, r.Old.Record.Applied, r.Old.Pzxid = "ann@host", "2026-01-02T03:04:05Z", 0x1f
 	r.Old.Created, r.Old.Members = hour(-30), []string{"w-0", "late"}
@@ -149,87 +77,7 @@ func TestExplain(t *testing.T) {
 			},
 		},
 	}
-	got := text(t, func(b *strings.Builder) error {
-		return report.Explain(b, r, stack, e, report.Options{Now: hour(0)})
-	})
-	want := `job.nightly
-      path          /jobs/prod/nightly
-      status        stale: nobody is live and somebody left without completing:
-                    8 of 8 joined, 0 live, 5 completed, 3 left without
-                    completing
-      action        replace (stale delete, then create)
-      because       workers have joined and none is live (apply makes sure for
-                    30 s)
-      grace         committed only after nobody joined or left for 30s
-
-  observed in ZooKeeper
-      job znode     version 0, last join or leave 0x1f
-      created       30h ago
-      record        version 0, state open
-      stack         etl-prod
-      generation    g1
-      applied       by ann@host at 2026-01-02T03:04:05Z (2d ago)
-      declared as   job.nightly
-      last run      -
-      joined        8 of 8
-      completed     5
-      live          0
-      workers       w-0 (7h), late
-
-  barriers under way
-    loaded, round 4, attempt 2: 1 of 3 arrived, the first 60m ago; missing: id 0
-    (w-0), id 2 (not joined)
-
-  declared at jobs.hcl:52
-      workers                12  (jobs.hcl:53)
-      roll_format            protobuf
-      timeouts.session       30s
-      timeouts.join          1m40s  (default)
-      timeouts.barrier       1m40s
-      timeouts.stale         30s
-      lifecycle.on_complete  reset
-      lifecycle.on_running   keep
-      lifecycle.protect      false
-
-  differs
-      workers       8 -> 12
-`
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("explanation (-want +got):\n%s", d)
-	}
-}
-
-// TestWorkersShowsTheLastRun of a job that nobody has joined since.
-func TestWorkersShowsTheLastRun(t *testing.T) {
-	o := recorded(declared("nightly", 8), 0, 0, 0)
-	_ = job.SetLastRun(o.Record, job.Run{ID: "n-7", Generation: "g0", Completed: "2026-01-02T03:04:05Z"})
-	got := text(t, func(b *strings.Builder) error {
-		return report.Detail(b, view.Resource{Path: "/jobs/prod/nightly", Observed: o}, report.Options{})
-	})
-	want := `/jobs/prod/nightly  ready
-nobody has joined this generation
-
-8 workers have not joined yet: id 0-7
-the last run completed 2026-01-02T03:04:05Z (n-7)
-next: muster worker --job nightly --root /jobs/prod
-      or the same with -- COMMAND at its end
-`
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("job (-want +got):\n%s", d)
-	}
-}
-
-// TestExplainWithoutConfiguration says nothing of what only a configuration decides.
-func TestExplainWithoutConfiguration(t *testing.T) {
-	got := text(t, func(b *strings.Builder) error {
-		return report.Explain(b, sample().Rows[2], "", report.Explanation{}, report.Options{})
-	})
-	if strings.Contains(got, "action  ") || strings.Contains(got, "because  ") || strings.Contains(got, "not declared") {
-		t.Errorf("it speaks of a configuration:\n%s", got)
-	}
-	if !strings.Contains(got, "no configuration was read") {
-		t.Errorf("it does not say that none was read:\n%s", got)
-	}
+	return r, stack, e
 }
 
 // TestEveryStatusIsExplained: every status has a meaning.
@@ -289,7 +137,8 @@ func groupPlan() plan.Plan {
 	return p
 }
 
-func TestStatusOfGroups(t *testing.T) {
+// statusOfGroups are a degraded group, an idle one, and one that may not be read.
+func statusOfGroups() []view.Resource {
 	unreadable := foundGroup(shop("odd"), 0, 0)
 	unreadable.Problem = "no permission"
 	groups := []view.Resource{
@@ -298,105 +147,7 @@ func TestStatusOfGroups(t *testing.T) {
 		{Path: "/apps/odd", Observed: unreadable},
 	}
 	groups[0].Observed.Created = hour(-48)
-	status := func(all []view.Resource) string {
-		return text(t, func(b *strings.Builder) error { return report.Status(b, all, report.Options{Now: hour(0)}) })
-	}
-	const table = `group       status      age  members and duties
-/apps/shop  degraded    2d   3 live, 1 of 2 duties held
-/apps/idle  ready       -    0 live, 0 of 2 duties held
-/apps/odd   unreadable  -    -
-`
-	if d := cmp.Diff(table, status(groups)); d != "" {
-		t.Errorf("status (-want +got):\n%s", d)
-	}
-	const beside = `job               status  age  joined  live  done  restarts  last run
-/jobs/prod/ready  ready   -    0 of 4  0     0     -         -
-
-`
-	ready := view.Resource{Path: "/jobs/prod/ready", Observed: recorded(declared("ready", 4), 0, 0, 0)}
-	if d := cmp.Diff(beside+table, status(append(groups, ready))); d != "" {
-		t.Errorf("status of both kinds (-want +got):\n%s", d)
-	}
-	doc := text(t, func(b *strings.Builder) error { return report.StatusJSON(b, append(groups, ready)) })
-	var got struct {
-		Jobs   []struct{ Path string }
-		Groups []struct {
-			Path, Status string
-			Duties       int
-			Live, Held   *int
-		}
-	}
-	if err := json.Unmarshal([]byte(doc), &got); err != nil {
-		t.Fatal(err)
-	}
-	if len(got.Jobs) != 1 || len(got.Groups) != 3 || got.Groups[0].Duties != 2 || *got.Groups[0].Held != 1 ||
-		*got.Groups[0].Live != 3 || got.Groups[2].Live != nil {
-		t.Errorf("%s", doc)
-	}
-}
-
-func TestOneGroup(t *testing.T) {
-	stopping := foundGroup(shop("shop"), 2, 1)
-	stopping.Record.State = resource.StateTerminating
-	for status, c := range map[string]struct {
-		o    resource.Observed
-		want string
-	}{
-		"degraded": {foundGroup(shop("shop"), 3, 1), "/apps/shop  degraded\n3 live, 1 of 2 duties held\n"},
-		"ready":    {foundGroup(shop("shop"), 0, 0), "/apps/shop  ready\n0 live, 0 of 2 duties held\n"},
-		"terminating": {stopping, "/apps/shop  terminating\nits record says that the members have been asked to stop; " +
-			"2 live\n\nnext: muster status /apps/shop --watch, until all have left\n"},
-	} {
-		got := text(t, func(b *strings.Builder) error {
-			return report.Detail(b, view.Resource{Path: "/apps/shop", Observed: c.o}, report.Options{})
-		})
-		if d := cmp.Diff(c.want, got); d != "" {
-			t.Errorf("%s (-want +got):\n%s", status, d)
-		}
-	}
-}
-
-func TestExplainGroup(t *testing.T) {
-	p := groupPlan()
-	p.Rows[1].Old.Members = []string{"10.0.3.11:7000", "10.0.3.12:7000", "10.0.3.13:7000"}
-	got := text(t, func(b *strings.Builder) error {
-		e := report.Explanation{Origins: map[string]string{"leader.main.prefer": "default"}}
-		return report.Explain(b, p.Rows[1], stack, e, report.Options{})
-	})
-	want := `group.less
-      path          /apps/less
-      status        running: 3 live, 2 of 2 duties held
-      action        update in place
-      because       only what may change while members are live differs
-      loses         cron.nightly (3 keys, 5 KiB)
-
-  observed in ZooKeeper
-      group znode   version 0, last join or leave 0x0
-      record        version 0, state open
-      stack         etl-prod
-      generation    g1
-      declared as   group.less
-      held          2
-      live          3
-      members       10.0.3.11:7000, 10.0.3.12:7000, 10.0.3.13:7000
-
-  declared at groups.hcl:4
-      settle                5s
-      promote_after         1
-      timeouts.session      10s
-      timeouts.join         1m40s
-      timeouts.drain        30s
-      timeouts.stale        30s
-      lifecycle.protect     false
-      leader.main.versions  ""
-      leader.main.prefer    any  (default)
-
-  differs
-      cron.nightly.schedule  0 2 * * * -> (none)
-`
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("explanation (-want +got):\n%s", d)
-	}
+	return groups
 }
 
 // TestReportsOfGroups: what is lost counts as deleted: it is named first, and is a warning.
@@ -468,50 +219,8 @@ func primes(t *testing.T, batches int) view.Resource {
 	}}
 }
 
-func TestQueue(t *testing.T) {
-	var b strings.Builder
-	if err := report.Detail(&b, primes(t, 22), report.Options{Width: 120, Now: hour(0)}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"/queues/primes  degraded\n", "22 batches wait and nobody executes", "redis: redis://redis-1\n",
-		"watcher  w1       -     -         1m\n", "b19", "and 2 more", "Redis does not have b1: submit", "Redis refuses: OOM",
-		"next: muster executor primes --root /queues -- CMD executes what waits\n",
-	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("lacks %q:\n%s", want, b.String())
-		}
-	}
-	if strings.Contains(b.String(), "\nb20 ") {
-		t.Errorf("shows more than 20 batches:\n%s", b.String())
-	}
-}
-
-// TestStatusOfQueues: queues have a table of their own, and a list in JSON.
-func TestStatusOfQueues(t *testing.T) {
-	var text, doc strings.Builder
-	all := []view.Resource{primes(t, 2)}
-	all[0].Observed.Created = hour(-48)
-	if err := report.Status(&text, all, report.Options{Now: hour(0)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := report.StatusJSON(&doc, all); err != nil {
-		t.Fatal(err)
-	}
-	const line = "/queues/primes  degraded  2d   0 executors, 1 watcher, 2 unfinished batches; 2 batches wait"
-	if !strings.HasPrefix(text.String(), "queue           status    age  members and batches\n") ||
-		!strings.Contains(text.String(), line) {
-		t.Errorf("%s", text.String())
-	}
-	for _, want := range []string{`"queues"`, `"batches": 2`, `"redis_refuses": "OOM"`, `"role": "watcher"`} {
-		if !strings.Contains(doc.String(), want) {
-			t.Errorf("lacks %s:\n%s", want, doc.String())
-		}
-	}
-}
-
-// applies are one of each kind.
-func applies() []history.Found {
+// foundApplies are one of each kind.
+func foundApplies() []history.Found {
 	at := time.Date(2026, 1, 31, 3, 4, 5, 0, time.UTC)
 	found := func(name string, state history.State, e history.Entry) history.Found {
 		return history.Found{Stack: "etl", Name: name, State: state, Entry: e}
@@ -543,69 +252,9 @@ func applies() []history.Found {
 	}
 }
 
-func TestHistory(t *testing.T) {
-	want := `when               stack  by                        what
-2026-01-31 04:04Z  etl    bob@here                  running: 2 to create, 101 to
-                                                    delete
-                   to delete /jobs/a
-                   and 100 more
-2026-01-31 03:04Z  etl    ann                       1 created, 1 replaced, 1
-                                                    deleted; 2 refused, 1
-                                                    unknown
-                   deleted /jobs/old /jobs/\x1b[31mred
-                   replaced /jobs/nightly
-                   commit c0ffee
-                   https://ci.example/runs/7?a=1&b=<2>
-2026-01-31 03:04Z  etl    longlonglonglonglonglon…  unfinished: 1 to update
-2026-01-31 03:04Z  etl    -                         damaged: no permission to
-                                                    read it
-2026-01-31 03:04Z  etl    eve\x1b[2J                nothing changed; 1 failed
-`
-	got := text(t, func(b *strings.Builder) error { return report.History(b, applies(), report.Options{}) })
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("history (-want +got):\n%s", d)
-	}
-	colored := text(t, func(b *strings.Builder) error {
-		return report.History(b, applies()[2:3], report.Options{Color: true, Width: 200})
-	})
-	if !strings.Contains(colored, "\x1b[33munfinished: 1 to update\x1b[0m") {
-		t.Errorf("in color: %q", colored)
-	}
-}
-
-// TestHistoryFitsATerminal: long names of a stack and an actor are cut, and leave room for what became of an apply.
-func TestHistoryFitsATerminal(t *testing.T) {
-	long := applies()[2:3]
+// longApply has long names: they are cut, and leave room for what became of the apply, where there is none for all.
+func longApply() []history.Found {
+	long := foundApplies()[2:3]
 	long[0].Stack, long[0].Actor = strings.Repeat("stack", 25), strings.Repeat("作", 60)
-	want := `when               stack           by               what
-2026-01-31 03:04Z  stackstacksta…  作作作作作作作…  unfinished: 1 to update
-`
-	got := text(t, func(b *strings.Builder) error { return report.History(b, long, report.Options{Width: 80}) })
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("history (-want +got):\n%s", d)
-	}
-	got = text(t, func(b *strings.Builder) error { return report.History(b, long, report.Options{Width: 300}) })
-	if !strings.Contains(got, "  "+long[0].Stack+"  "+long[0].Actor+"  unfinished") {
-		t.Errorf("it is cut where there is room:\n%s", got)
-	}
-	got = text(t, func(b *strings.Builder) error { return report.HistoryJSON(b, long) })
-	if !strings.Contains(got, long[0].Stack) || strings.Count(got, `\u4f5c`) != 60 {
-		t.Errorf("JSON does not have all:\n%s", got)
-	}
-}
-
-func TestLastApplies(t *testing.T) {
-	want := `
-last apply of stack etl: by bob@here, 3m ago: running: 2 to create, 101 to delete
-last apply of stack etl: by ann, 63m ago: 1 created, 1 replaced, 1 deleted; 2 refused, 1 unknown` +
-		` (https://ci.example/runs/7?a=1&b=<2>)
-last apply of stack etl: by longlonglonglonglonglonglonglonglonglong, 63m ago: unfinished: 1 to update
-last apply of stack etl: damaged: no permission to read it
-last apply of stack etl: by eve\x1b[2J, 63m ago: nothing changed; 1 failed
-`
-	now := time.Date(2026, 1, 31, 4, 7, 6, 0, time.UTC)
-	got := text(t, func(b *strings.Builder) error { return report.LastApplies(b, applies(), report.Options{Now: now}) })
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("last applies (-want +got):\n%s", d)
-	}
+	return long
 }
