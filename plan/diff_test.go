@@ -23,107 +23,91 @@ func TestActionTable(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		reason plan.Reason
-		action plan.Action
 		new    *job.Job           // as declared; nil is not declared
 		old    *resource.Observed // as observed; nil is missing
 	}{
-		{"declared_foreign", plan.IsForeign, plan.Blocked, with(), foreign()},
-		{"declared_unreadable", plan.IsUnreadable, plan.Blocked, with(), unreadable()},
-		{"foreign_before_protect", plan.IsForeign, plan.Blocked, with(protect), foreign()},
-		{"other_stack", plan.OtherStack, plan.Blocked, with(), recorded(four, owner("x"))},
-		{"other_stack_before_terminating", plan.OtherStack, plan.Blocked, with(),
-			recorded(four, owner("x"), live, terminating)},
-		{"other_stack_before_protect", plan.OtherStack, plan.Blocked, with(protect),
-			recorded(four, owner("x"), counts(4, 0, 0))},
-		{"stopping", plan.MembersStopping, plan.Blocked, with(), recorded(four, live, terminating)},
-		{"stopping_before_on_running", plan.MembersStopping, plan.Blocked, with(failIfRunning),
-			recorded(four, live, terminating)},
-		{"stopping_undeclared", plan.MembersStopping, plan.Blocked, nil, recorded(four, live, terminating)},
-		{"protected_stale", plan.IsProtected, plan.Blocked, with(protect), recorded(four, counts(4, 0, 0))},
-		{"protected_ready_immutable", plan.IsProtected, plan.Blocked, with(workers(5), protect), recorded(four)},
-		{"protected_completed", plan.IsProtected, plan.Blocked, with(protect), recorded(four, counts(4, 4, 0))},
-		{"protected_terminated", plan.IsProtected, plan.Blocked, with(protect),
-			recorded(four, counts(4, 0, 0), terminating)},
-		{"protected_classic", plan.IsProtected, plan.Blocked, with(protect), classic(4, 0)},
-		{"protect_declared_off_wins_over_recorded", plan.StaleLeftover, plan.Replace, with(),
+		{"declared_foreign", plan.IsForeign, with(), foreign()},
+		{"declared_unreadable", plan.IsUnreadable, with(), unreadable()},
+		{"foreign_before_protect", plan.IsForeign, with(protect), foreign()},
+		{"other_stack", plan.OtherStack, with(), recorded(four, owner("x"))},
+		{"other_stack_before_terminating", plan.OtherStack, with(), recorded(four, owner("x"), live, terminating)},
+		{"other_stack_before_protect", plan.OtherStack, with(protect), recorded(four, owner("x"), counts(4, 0, 0))},
+		{"stopping", plan.MembersStopping, with(), recorded(four, live, terminating)},
+		{"stopping_before_on_running", plan.MembersStopping, with(failIfRunning), recorded(four, live, terminating)},
+		{"stopping_undeclared", plan.MembersStopping, nil, recorded(four, live, terminating)},
+		{"protected_stale", plan.IsProtected, with(protect), recorded(four, counts(4, 0, 0))},
+		{"protected_ready_immutable", plan.IsProtected, with(workers(5), protect), recorded(four)},
+		{"protected_completed", plan.IsProtected, with(protect), recorded(four, counts(4, 4, 0))},
+		{"protected_terminated", plan.IsProtected, with(protect), recorded(four, counts(4, 0, 0), terminating)},
+		{"protected_classic", plan.IsProtected, with(protect), classic(4, 0)},
+		{"protect_declared_off_wins_over_recorded", plan.StaleLeftover, with(),
 			recorded(declared(protect), counts(4, 0, 0))},
-		{"protected_undeclared", plan.IsProtected, plan.Blocked, nil, recorded(declared(protect))},
-		{"protect_does_not_stop_update", plan.MutableDiffers, plan.Update, with(protect), recorded(four)},
-		{"protect_does_not_stop_create", plan.NotThere, plan.Create, with(protect), nil},
-		{"protected_live_undeclared", plan.UndeclaredLive, plan.LeftRunning, nil, recorded(declared(protect), live)},
-		{"missing", plan.NotThere, plan.Create, with(), nil},
-		{"on_running_fail_running", plan.AlreadyRunning, plan.Blocked, with(failIfRunning),
-			recorded(declared(failIfRunning), live)},
-		{"on_running_fail_forming", plan.AlreadyRunning, plan.Blocked, with(failIfRunning),
+		{"protected_undeclared", plan.IsProtected, nil, recorded(declared(protect))},
+		{"protect_does_not_stop_update", plan.MutableDiffers, with(protect), recorded(four)},
+		{"protect_does_not_stop_create", plan.NotThere, with(protect), nil},
+		{"protected_live_undeclared", plan.UndeclaredLive, nil, recorded(declared(protect), live)},
+		{"missing", plan.NotThere, with(), nil},
+		{"on_running_fail_running", plan.AlreadyRunning, with(failIfRunning), recorded(declared(failIfRunning), live)},
+		{"on_running_fail_forming", plan.AlreadyRunning, with(failIfRunning),
 			recorded(declared(failIfRunning), forming)},
-		{"on_running_fail_degraded", plan.AlreadyRunning, plan.Blocked, with(failIfRunning),
+		{"on_running_fail_degraded", plan.AlreadyRunning, with(failIfRunning),
 			recorded(declared(failIfRunning), degraded)},
-		{"on_running_fail_classic", plan.AlreadyRunning, plan.Blocked, with(failIfRunning), classic(4, 4)},
-		{"on_running_fail_ready", plan.Equal, plan.None, with(failIfRunning), recorded(declared(failIfRunning))},
-		{"classic_live", plan.ClassicLive, plan.Blocked, with(), classic(4, 4)},
-		{"classic_stale", plan.ClassicLeftover, plan.Replace, with(), classic(4, 0)},
-		{"classic_ready", plan.ClassicLeftover, plan.Replace, with(), classic(0, 0)},
-		{"ready_equal", plan.Equal, plan.None, with(), recorded(four)},
-		{"running_equal", plan.Equal, plan.None, with(), recorded(four, live)},
-		{"degraded_equal", plan.Equal, plan.None, with(), recorded(four, degraded)},
-		{"forming_none_live_equal", plan.Equal, plan.None, with(), recorded(four, counts(2, 2, 0))},
-		{"address_is_not_compared", plan.Equal, plan.None, with(func(j *job.Job) { j.Address = "job.b" }),
-			recorded(four)},
-		{"ready_label", plan.MutableDiffers, plan.Update, with(label("team", "data")), recorded(four)},
-		{"running_timeout", plan.MutableDiffers, plan.Update, with(func(j *job.Job) { j.Timeouts.Join++ }),
-			recorded(four, live)},
-		{"forming_label", plan.MutableDiffers, plan.Update, with(label("team", "data")), recorded(four, forming)},
-		{"completed_retain_label", plan.MutableDiffers, plan.Update, with(onComplete(job.Retain), label("k", "v")),
+		{"on_running_fail_classic", plan.AlreadyRunning, with(failIfRunning), classic(4, 4)},
+		{"on_running_fail_ready", plan.Equal, with(failIfRunning), recorded(declared(failIfRunning))},
+		{"classic_live", plan.ClassicLive, with(), classic(4, 4)},
+		{"classic_stale", plan.ClassicLeftover, with(), classic(4, 0)},
+		{"classic_ready", plan.ClassicLeftover, with(), classic(0, 0)},
+		{"ready_equal", plan.Equal, with(), recorded(four)},
+		{"running_equal", plan.Equal, with(), recorded(four, live)},
+		{"degraded_equal", plan.Equal, with(), recorded(four, degraded)},
+		{"forming_none_live_equal", plan.Equal, with(), recorded(four, counts(2, 2, 0))},
+		{"address_is_not_compared", plan.Equal, with(func(j *job.Job) { j.Address = "job.b" }), recorded(four)},
+		{"ready_label", plan.MutableDiffers, with(label("team", "data")), recorded(four)},
+		{"running_timeout", plan.MutableDiffers, with(func(j *job.Job) { j.Timeouts.Join++ }), recorded(four, live)},
+		{"forming_label", plan.MutableDiffers, with(label("team", "data")), recorded(four, forming)},
+		{"completed_retain_label", plan.MutableDiffers, with(onComplete(job.Retain), label("k", "v")),
 			recorded(retained, counts(4, 4, 0))},
-		{"record_edited", plan.RecordEdited, plan.Update, with(), recorded(four, otherACL)},
-		{"record_edited_live", plan.RecordEdited, plan.Update, with(), recorded(four, otherACL, live)},
-		{"taken_over", plan.OwnerDiffers, plan.Update, with(), recorded(four, owner("old"))},
-		{"taken_over_live", plan.OwnerDiffers, plan.Update, with(), recorded(four, owner("old"), live)},
-		{"taken_over_completed_retain", plan.OwnerDiffers, plan.Update, with(onComplete(job.Retain)),
+		{"record_edited", plan.RecordEdited, with(), recorded(four, otherACL)},
+		{"record_edited_live", plan.RecordEdited, with(), recorded(four, otherACL, live)},
+		{"taken_over", plan.OwnerDiffers, with(), recorded(four, owner("old"))},
+		{"taken_over_live", plan.OwnerDiffers, with(), recorded(four, owner("old"), live)},
+		{"taken_over_completed_retain", plan.OwnerDiffers, with(onComplete(job.Retain)),
 			recorded(retained, owner("old"), counts(4, 4, 0))},
-		{"taken_over_stale", plan.StaleLeftover, plan.Replace, with(), recorded(four, owner("old"), counts(4, 0, 0))},
-		{"ready_workers", plan.ReadyDiffers, plan.Replace, with(workers(5)), recorded(four)},
-		{"ready_roll_format", plan.ReadyDiffers, plan.Replace, with(func(j *job.Job) { j.RollFormat = job.Text }),
-			recorded(four)},
-		{"running_workers", plan.LiveDiffers, plan.Blocked, with(workers(5)), recorded(four, live)},
-		{"forming_none_live_workers", plan.LiveDiffers, plan.Blocked, with(workers(5)),
-			recorded(four, counts(2, 2, 0))},
-		{"stale_equal", plan.StaleLeftover, plan.Replace, with(), recorded(four, counts(4, 3, 0))},
-		{"stale_workers", plan.StaleLeftover, plan.Replace, with(workers(5)), recorded(four, counts(4, 0, 0))},
-		{"terminated", plan.TerminatedIdle, plan.Replace, with(), recorded(four, counts(4, 0, 0), terminating)},
-		{"completed_retain_equal", plan.CompletedKept, plan.None, with(onComplete(job.Retain)),
+		{"taken_over_stale", plan.StaleLeftover, with(), recorded(four, owner("old"), counts(4, 0, 0))},
+		{"ready_workers", plan.ReadyDiffers, with(workers(5)), recorded(four)},
+		{"ready_roll_format", plan.ReadyDiffers, with(func(j *job.Job) { j.RollFormat = job.Text }), recorded(four)},
+		{"running_workers", plan.LiveDiffers, with(workers(5)), recorded(four, live)},
+		{"forming_none_live_workers", plan.LiveDiffers, with(workers(5)), recorded(four, counts(2, 2, 0))},
+		{"stale_equal", plan.StaleLeftover, with(), recorded(four, counts(4, 3, 0))},
+		{"stale_workers", plan.StaleLeftover, with(workers(5)), recorded(four, counts(4, 0, 0))},
+		{"terminated", plan.TerminatedIdle, with(), recorded(four, counts(4, 0, 0), terminating)},
+		{"completed_retain_equal", plan.CompletedKept, with(onComplete(job.Retain)),
 			recorded(retained, counts(4, 4, 0))},
-		{"completed_reset", plan.CompletedDone, plan.Replace, with(), recorded(four, counts(4, 4, 0))},
-		{"completed_retain_no_longer", plan.CompletedDone, plan.Replace, with(), recorded(retained, counts(4, 4, 0))},
-		{"completed_retain_workers", plan.CompletedDone, plan.Replace, with(onComplete(job.Retain), workers(5)),
+		{"completed_reset", plan.CompletedDone, with(), recorded(four, counts(4, 4, 0))},
+		{"completed_retain_no_longer", plan.CompletedDone, with(), recorded(retained, counts(4, 4, 0))},
+		{"completed_retain_workers", plan.CompletedDone, with(onComplete(job.Retain), workers(5)),
 			recorded(retained, counts(4, 4, 0))},
-		{"undeclared_ready", plan.Undeclared, plan.Delete, nil, recorded(four)},
-		{"undeclared_stale", plan.Undeclared, plan.Delete, nil, recorded(four, counts(4, 1, 0))},
-		{"undeclared_completed", plan.Undeclared, plan.Delete, nil, recorded(retained, counts(4, 4, 0))},
-		{"undeclared_terminated", plan.Undeclared, plan.Delete, nil, recorded(four, counts(4, 0, 0), terminating)},
-		{"undeclared_live", plan.UndeclaredLive, plan.LeftRunning, nil, recorded(four, live)},
-		{"undeclared_forming_none_live", plan.UndeclaredLive, plan.LeftRunning, nil, recorded(four, counts(2, 2, 0))},
-		{"undeclared_other_stack", plan.NotOurs, plan.Unmanaged, nil, recorded(four, owner("x"))},
-		{"undeclared_take_over_stack", plan.NotOurs, plan.Unmanaged, nil, recorded(four, owner("old"))},
-		{"undeclared_foreign", plan.NotOurs, plan.Unmanaged, nil, foreign()},
-		{"undeclared_unreadable", plan.NotOurs, plan.Unmanaged, nil, unreadable()},
-		{"undeclared_classic", plan.NotOurs, plan.Unmanaged, nil, classic(4, 0)},
-		{"stranger_among_workers", plan.LiveDiffers, plan.Blocked, with(workers(5)),
-			recorded(four, live, strangers("notes"))},
-		{"stranger_alone_blocks_a_change", plan.StrangerChildren, plan.Blocked, with(workers(5)),
-			recorded(four, strangers("notes"))},
-		{"stranger_alone_blocks_a_delete", plan.StrangerChildren, plan.Blocked, nil,
-			recorded(four, strangers("notes"))},
-		{"stranger_among_undeclared_workers", plan.UndeclaredLive, plan.LeftRunning, nil,
-			recorded(four, live, strangers("notes"))},
-		{"stranger_below_terminated", plan.StrangerChildren, plan.Blocked, nil,
+		{"undeclared_ready", plan.Undeclared, nil, recorded(four)},
+		{"undeclared_stale", plan.Undeclared, nil, recorded(four, counts(4, 1, 0))},
+		{"undeclared_completed", plan.Undeclared, nil, recorded(retained, counts(4, 4, 0))},
+		{"undeclared_terminated", plan.Undeclared, nil, recorded(four, counts(4, 0, 0), terminating)},
+		{"undeclared_live", plan.UndeclaredLive, nil, recorded(four, live)},
+		{"undeclared_forming_none_live", plan.UndeclaredLive, nil, recorded(four, counts(2, 2, 0))},
+		{"undeclared_other_stack", plan.NotOurs, nil, recorded(four, owner("x"))},
+		{"undeclared_take_over_stack", plan.NotOurs, nil, recorded(four, owner("old"))},
+		{"undeclared_foreign", plan.NotOurs, nil, foreign()},
+		{"undeclared_unreadable", plan.NotOurs, nil, unreadable()},
+		{"undeclared_classic", plan.NotOurs, nil, classic(4, 0)},
+		{"stranger_among_workers", plan.LiveDiffers, with(workers(5)), recorded(four, live, strangers("notes"))},
+		{"stranger_alone_blocks_a_change", plan.StrangerChildren, with(workers(5)), recorded(four, strangers("notes"))},
+		{"stranger_alone_blocks_a_delete", plan.StrangerChildren, nil, recorded(four, strangers("notes"))},
+		{"stranger_among_undeclared_workers", plan.UndeclaredLive, nil, recorded(four, live, strangers("notes"))},
+		{"stranger_below_terminated", plan.StrangerChildren, nil,
 			recorded(four, counts(4, 4, 0), terminating, strangers("notes"))},
-		{"stranger_does_not_block_update", plan.MutableDiffers, plan.Update, with(label("k", "v")),
+		{"stranger_does_not_block_update", plan.MutableDiffers, with(label("k", "v")),
 			recorded(four, live, strangers("notes"))},
-		{"completed_with_child_is_not_replaced", plan.StrangerChildren, plan.Blocked, with(),
-			recorded(four, counts(4, 4, 1))},
-		{"completed_with_child_is_not_deleted", plan.StrangerChildren, plan.Blocked, nil,
-			recorded(four, counts(4, 4, 1))},
+		{"completed_with_child_is_not_replaced", plan.StrangerChildren, with(), recorded(four, counts(4, 4, 1))},
+		{"completed_with_child_is_not_deleted", plan.StrangerChildren, nil, recorded(four, counts(4, 4, 1))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := plan.Want{Stack: stack, TakeOver: []string{"old"}}
@@ -138,9 +122,6 @@ func TestActionTable(t *testing.T) {
 			wantRows := []plan.Row{{Path: path, Old: c.old, New: declaration(c.new), Reason: c.reason}}
 			if d := cmp.Diff(wantRows, p.Rows); d != "" {
 				t.Errorf("rows (-want +got):\n%s", d)
-			}
-			if got := p.Rows[0].Action(); got != c.action {
-				t.Errorf("action = %q, want %q", got, c.action)
 			}
 			for _, r := range plan.Diff(want, p.After(have)).Rows {
 				if r.Action().Changes() {
@@ -171,39 +152,6 @@ func TestEveryReasonHasWords(t *testing.T) {
 	}
 	if got := plan.Reason("no such reason").Action(); got != plan.Unmanaged {
 		t.Errorf("an unknown reason's action is %q, want one that changes nothing", got)
-	}
-}
-
-func TestRowsAreListedByActionThenAddress(t *testing.T) {
-	want := plan.Want{Stack: stack}
-	have := plan.State{Found: map[string]resource.Observed{}}
-	add := func(name string, o *resource.Observed, edits ...func(*job.Job)) {
-		j := declared(edits...)
-		j.Name, j.Address = name, "job."+name
-		want.Declared = append(want.Declared, j)
-		if o != nil {
-			have.Found[j.Path()] = *o
-		}
-	}
-	add("f", recorded(declared(), counts(4, 0, 4)))
-	add("e", recorded(declared(), counts(4, 0, 4)), workers(5))
-	add("d", recorded(declared()), label("k", "v"))
-	add("c", recorded(declared(), counts(4, 0, 0)))
-	add("b", nil)
-	add("a", nil)
-	have.Found["/jobs/z"] = *recorded(declared())
-	have.Found["/jobs/y"] = *recorded(declared(), counts(4, 0, 4))
-	have.Found["/jobs/x"] = *foreign()
-	var got []string
-	for _, r := range plan.Diff(want, have).Rows {
-		got = append(got, string(r.Action())+" "+r.Address())
-	}
-	wantOrder := []string{
-		"create job.a", "create job.b", "replace job.c", "delete /jobs/z", "update job.d", "blocked job.e",
-		"left running /jobs/y", "unchanged job.f", "unmanaged /jobs/x",
-	}
-	if d := cmp.Diff(wantOrder, got); d != "" {
-		t.Errorf("order (-want +got):\n%s", d)
 	}
 }
 

@@ -201,25 +201,3 @@ func names(fs []plan.Finding) string {
 	}
 	return strings.Join(all, " ")
 }
-
-func TestDriftIsInOrderOfKindsThenAddresses(t *testing.T) {
-	want := plan.Want{Stack: stack}
-	have := plan.State{Found: map[string]resource.Observed{
-		"/jobs/z": *foreign(),
-		"/jobs/y": *recorded(declared(func(j *job.Job) { j.Name = "y" })),
-	}}
-	for _, n := range []string{"c", "b"} {
-		want.Declared = append(want.Declared, declared(func(j *job.Job) { j.Name, j.Address = n, "job."+n }))
-	}
-	d := plan.Diff(want, have).Drift(nil)
-	var got []string
-	for _, f := range d.Findings {
-		got = append(got, string(f.Kind)+" "+f.Row.Address())
-	}
-	if d := cmp.Diff([]string{"missing job.b", "missing job.c", "orphan /jobs/y", "unmanaged /jobs/z"}, got); d != "" {
-		t.Errorf("order (-want +got):\n%s", d)
-	}
-	if n := len(d.Of(plan.FailingKinds()...)); n != 3 {
-		t.Errorf("%d findings fail by default, want 3", n)
-	}
-}
