@@ -25,9 +25,9 @@ type Store interface {
 	// Check says whether a row can still be committed. It writes nothing, and returns the errors of Commit.
 	Check(ctx context.Context, r plan.Row) error
 	// Lock waits for the apply lock of the stack, at most for timeout. It calls waiting with the name of the holder.
-	// held ends, with a cause, when the lock is lost.
+	// lockCtx ends, with a cause, when the lock is lost.
 	Lock(ctx context.Context, plan string, timeout time.Duration, waiting func(holder string)) (
-		held context.Context, release func() error, err error)
+		lockCtx context.Context, release func() error, err error)
 	// Ensemble is the id of the ensemble, empty before its first apply. CreateEnsembleID creates it if it has none.
 	Ensemble(ctx context.Context) (string, error)
 	CreateEnsembleID(ctx context.Context) (string, error)
@@ -91,12 +91,12 @@ func Run(ctx context.Context, to Store, p plan.Plan, o Options) ([]Outcome, erro
 	if len(p.Changes()) == 0 {
 		return nil, a.registerAndTidy(ctx)
 	}
-	held, release, err := to.Lock(ctx, p.ID, o.LockTimeout, o.Locked)
+	lockCtx, release, err := to.Lock(ctx, p.ID, o.LockTimeout, o.Locked)
 	if err != nil {
 		return nil, err
 	}
-	outcomes, err := a.underLock(ctx, held)
-	if err != nil && held.Err() != nil && !errors.Is(err, ErrLockLost) {
+	outcomes, err := a.underLock(ctx, lockCtx)
+	if err != nil && lockCtx.Err() != nil && !errors.Is(err, ErrLockLost) {
 		err = fmt.Errorf("%w before the first change: %w", ErrLockLost, err)
 	}
 	return outcomes, errors.Join(err, release())
@@ -151,32 +151,32 @@ func (a *applying) registerAndTidy(ctx context.Context) error {
 }
 
 // underLock makes the changes. It writes nothing before it has checked all of a saved plan.
-func (a *applying) underLock(ctx, held context.Context) ([]Outcome, error) {
+func (a *applying) underLock(ctx, lockCtx context.Context) ([]Outcome, error) {
 	if a.opts.Saved {
-		if err := a.claimSaved(ctx, held); err != nil {
+		if err := a.claimSaved(ctx, lockCtx); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := a.to.CreateEnsembleID(held); err != nil {
+	if _, err := a.to.CreateEnsembleID(lockCtx); err != nil {
 		return nil, err
 	}
-	if err := a.to.ListRoots(held, a.plan.OwnRoots()); err != nil {
+	if err := a.to.ListRoots(lockCtx, a.plan.OwnRoots()); err != nil {
 		return nil, err
 	}
-	a.beginEntry(held)
+	a.beginEntry(lockCtx)
 	if a.opts.Starting != nil {
 		a.opts.Starting()
 	}
 	commits := a.opts.CommitOptions
 	commits.Drain = ctx.Done()
-	outcomes := Commit(held, a.to, a.plan, commits)
-	a.endEntry(held, outcomes)
+	outcomes := Commit(lockCtx, a.to, a.plan, commits)
+	a.endEntry(lockCtx, outcomes)
 	switch {
 	case ctx.Err() != nil:
-	case held.Err() != nil:
-		return outcomes, fmt.Errorf("%w: %w", ErrLockLost, context.Cause(held))
+	case lockCtx.Err() != nil:
+		return outcomes, fmt.Errorf("%w: %w", ErrLockLost, context.Cause(lockCtx))
 	default:
-		tidying, cancel := context.WithCancelCause(held) // nothing has to be finished here
+		tidying, cancel := context.WithCancelCause(lockCtx) // nothing has to be finished here
 		defer cancel(nil)
 		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 		a.tidy(tidying)
@@ -186,11 +186,11 @@ func (a *applying) underLock(ctx, held context.Context) ([]Outcome, error) {
 
 // claimSaved checks that the saved plan was not applied before and that no row has changed, and then marks it as
 // applied. If ctx ends before that, the plan can still be applied.
-func (a *applying) claimSaved(ctx, held context.Context) error {
-	if err := CheckSaved(held, a.to, a.plan); err != nil { // again: another apply may have held the lock meanwhile
+func (a *applying) claimSaved(ctx, lockCtx context.Context) error {
+	if err := CheckSaved(lockCtx, a.to, a.plan); err != nil { // again: another apply may have held the lock meanwhile
 		return err
 	}
-	moved, why, err := a.moved(held)
+	moved, why, err := a.moved(lockCtx)
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (a *applying) claimSaved(ctx, held context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return refusalOfApplied(a.to.MarkApplied(held, a.plan.ID))
+	return refusalOfApplied(a.to.MarkApplied(lockCtx, a.plan.ID))
 }
 
 // moved checks every change. It returns those that can no longer be committed, in the order of the plan, and why.
@@ -304,7 +304,7 @@ func result(err error) Result {
 // beginEntry writes the entry of this apply into the history of its stack, with what is planned. Nothing that muster
 // decides depends on the history, so an entry that cannot be written is no reason not to apply: somebody who mends
 // things at night must not have to mend the history first.
-func (a *applying) beginEntry(held context.Context) {
+func (a *applying) beginEntry(lockCtx context.Context) {
 	a.entry = history.Entry{Plan: a.plan.ID, Saved: a.opts.Saved, Planned: map[string]int{}}
 	var replaced, deleted []string
 	for _, r := range a.plan.Changes() {
@@ -315,14 +315,14 @@ func (a *applying) beginEntry(held context.Context) {
 	a.entry.SetNames(replaced, deleted)
 	var err error
 	// An entry that is begun is ended, also if the lock is lost meanwhile.
-	a.entryPath, err = a.to.BeginEntry(context.WithoutCancel(held), &a.entry)
-	if err != nil && held.Err() == nil {
+	a.entryPath, err = a.to.BeginEntry(context.WithoutCancel(lockCtx), &a.entry)
+	if err != nil && lockCtx.Err() == nil {
 		a.unrecorded(err)
 	}
 }
 
 // endEntry sets what became of this apply, also if the lock is lost by now: only this apply writes its entry.
-func (a *applying) endEntry(held context.Context, outcomes []Outcome) {
+func (a *applying) endEntry(lockCtx context.Context, outcomes []Outcome) {
 	if a.entryPath == "" {
 		return
 	}
@@ -339,7 +339,7 @@ func (a *applying) endEntry(held context.Context, outcomes []Outcome) {
 	}
 	a.entry.Done, a.entry.Results = done, results
 	a.entry.SetNames(replaced, deleted)
-	if err := a.to.EndEntry(context.WithoutCancel(held), a.entryPath, a.entry); err != nil {
+	if err := a.to.EndEntry(context.WithoutCancel(lockCtx), a.entryPath, a.entry); err != nil {
 		a.unrecorded(fmt.Errorf("it says that this apply has not finished: %w", err))
 	}
 }

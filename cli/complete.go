@@ -312,7 +312,7 @@ func completeReports(cmd *cobra.Command) {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
 		var kinds []string
-		for _, kind := range withPrefix(typed, report.Kinds()) {
+		for _, kind := range withPrefix(typed, report.Formats()) {
 			kinds = append(kinds, kind+"=")
 		}
 		return kinds, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp

@@ -69,7 +69,7 @@ func TestEveryKindIsDocumented(t *testing.T) {
 			t.Errorf("docs/drift.md has no row for %s that begins like the help: %q", k, words)
 		}
 	}
-	for _, k := range report.Kinds() {
+	for _, k := range report.Formats() {
 		if !strings.Contains(reports, "\n| `"+k+"` | ") {
 			t.Errorf("docs/reports.md has no row for %s", k)
 		}

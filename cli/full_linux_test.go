@@ -53,13 +53,13 @@ func TestFullDisk(t *testing.T) {
 			f.mustApply(t)
 			f.write(t, 60, "") // the output does not fit the last block of a full disk
 			args := append(args, "--report", "json=r.json")
-			for _, kind := range report.Kinds() {
+			for _, kind := range report.Formats() {
 				args = append(args, "--report", kind+"=disk/r."+kind)
 			}
 			got, after := f.onFullDisk(t, unshare, args)
 			expect(t, got, 1, "no space left on device")
 			var names []string
-			for _, kind := range report.Kinds() {
+			for _, kind := range report.Formats() {
 				expect(t, got, 1, "muster: the "+kind+" report was not written: ")
 				names = append(names, "r."+kind)
 			}
@@ -85,7 +85,7 @@ func (f fixture) onFullDisk(t *testing.T, unshare, args []string) (outcome, stri
 older='` + strings.TrimSpace(olderReport) + `'
 mkdir disk
 mount -t tmpfs -o size=64k disk disk
-for kind in ` + strings.Join(report.Kinds(), " ") + `; do echo "$older" > disk/r.$kind; done
+for kind in ` + strings.Join(report.Formats(), " ") + `; do echo "$older" > disk/r.$kind; done
 echo "$older" > disk/p.json
 cat /dev/zero > disk/fill 2> /dev/null || true
 code=0

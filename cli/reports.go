@@ -28,7 +28,7 @@ type reportTarget struct{ kind, path string }
 
 func (f *reportFlags) addTo(cmd *cobra.Command) {
 	cmd.Flags().Var((*reportValue)(f), "report", "also write a report, `KIND=PATH`: "+
-		strings.Join(report.Kinds(), ", ")+"; PATH - is standard output; may be repeated")
+		strings.Join(report.Formats(), ", ")+"; PATH - is standard output; may be repeated")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print as JSON, as --report json=- does")
 	completeReports(cmd)
 }
@@ -44,8 +44,8 @@ func (v *reportValue) Set(s string) error {
 	switch {
 	case !ok || path == "":
 		return errors.New("write KIND=PATH, such as markdown=plan.md")
-	case !slices.Contains(report.Kinds(), kind):
-		return fmt.Errorf("%q is no kind of report: %s", kind, meant(kind, report.Kinds()))
+	case !slices.Contains(report.Formats(), kind):
+		return fmt.Errorf("%q is no kind of report: %s", kind, meant(kind, report.Formats()))
 	case isConfigFile(path):
 		return fmt.Errorf("%s is the name of configuration", path)
 	case path == "-" && reportFlags(*v).toStdout():

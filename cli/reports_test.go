@@ -13,7 +13,7 @@ import (
 func (f fixture) reportFlags(t *testing.T) []string {
 	t.Helper()
 	var flags []string
-	for _, kind := range report.Kinds() {
+	for _, kind := range report.Formats() {
 		write(t, filepath.Join(f.dir, "r."+kind), olderReport)
 		flags = append(flags, "--report", kind+"=r."+kind)
 	}
@@ -26,7 +26,7 @@ const olderReport = "an older report\n"
 // files. The JSON report of a plan is a plan file, which has neither.
 func (f fixture) checkReports(t *testing.T, code int, texts ...string) {
 	t.Helper()
-	for _, kind := range report.Kinds() {
+	for _, kind := range report.Formats() {
 		got := read(t, filepath.Join(f.dir, "r."+kind))
 		want := map[string]string{
 			"json":       fmt.Sprintf("\n  \"exit_code\": %d,\n", code),

@@ -211,7 +211,7 @@ func TestSecondSignal(t *testing.T) {
 	}
 	expect(t, r.wait(t), 130, "muster: stopped at once by a second signal: interrupt; reports may be missing\n"+
 		"  next: muster plan shows what is left, if this was an apply\n")
-	for _, kind := range report.Kinds() {
+	for _, kind := range report.Formats() {
 		if got := read(t, filepath.Join(f.dir, "r."+kind)); got != olderReport {
 			t.Errorf("the %s report is now\n%s", kind, got)
 		}

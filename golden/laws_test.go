@@ -120,7 +120,7 @@ func checkSafety(t *testing.T, want plan.Want, have plan.State, p plan.Plan) {
 			t.Errorf("%s is not ours and would be changed: %s", r.Path, r.Title())
 		case deletes && r.Old.Live > 0:
 			t.Errorf("%s has %d children and would be deleted: %s", r.Path, r.Old.Live, r.Title())
-		case deletes && r.Old.Record != nil && r.Old.Count(r.Old.Record.Declaration.Kind().Work.Count) > 0:
+		case deletes && r.Old.Record != nil && r.Old.Count(r.Old.Record.Declaration.Kind().Unfinished.Count) > 0:
 			t.Errorf("%s has unfinished work and would be deleted: %s", r.Path, r.Title())
 		case r.Action() == plan.Replace && r.Old.Record != nil && r.Old.Record.Declaration.Policy().InPlace &&
 			!slices.ContainsFunc(r.Changes(), func(c resource.Change) bool { return c.Immutable }):

@@ -171,7 +171,7 @@ func (s scrape) resource(j view.Resource) {
 	}
 	add("live", "Live "+kind.Member+"s.", float64(o.Live))
 	for _, c := range kind.Counts {
-		name := strings.TrimSuffix(c.Name, "_"+kind.Work.Many) // muster_queue_lost counts batches
+		name := strings.TrimSuffix(c.Name, "_"+kind.Unfinished.Many) // muster_queue_lost counts batches
 		add(name, "Of a "+kind.Name+": "+c.Word+".", float64(o.Count(c.Name)))
 	}
 	for _, g := range view.DisplayOf(o).Gauges(j) {

@@ -272,21 +272,20 @@ func sortChoices(chosen string) []choice {
 
 // columns are the headings, with links that sort.
 func columns(r Request) []column {
-	all := []column{
+	all := []column{ // the class is what it sorts by
 		{Word: "Status", Class: "status"}, {Word: "Path"}, {Word: "Live", Class: "live"}, {Word: "Progress"},
 		{Word: "Age", Class: "age"}, {Word: "Last run", Class: "last"},
 	}
 	for i := range all {
 		c := &all[i]
-		by := map[string]string{"Status": "status", "Live": "live", "Age": "age", "Last run": "last"}[c.Word]
 		if c.Word == "Progress" {
 			continue
 		}
 		to := r
-		to.Sort = by
+		to.Sort = c.Class
 		c.Href = to.URL()
-		if r.Sort == by {
-			c.Sorted = map[bool]string{true: "ascending", false: "descending"}[by == "" || by == "status" || by == "age"]
+		if r.Sort == c.Class {
+			c.Sorted = map[bool]string{true: "descending", false: "ascending"}[c.Class == "live" || c.Class == "last"]
 		}
 	}
 	return all

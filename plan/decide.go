@@ -57,7 +57,7 @@ func (r Row) unfinished() int {
 	if r.recorded() == nil {
 		return 0
 	}
-	return r.Old.Count(r.recorded().Declaration.Kind().Work.Count)
+	return r.Old.Count(r.recorded().Declaration.Kind().Unfinished.Count)
 }
 
 // immutableDiffers reports whether a field differs that cannot change in place.

@@ -79,7 +79,7 @@ func (p Plan) Drift(ignores []Ignore) Drift {
 			d.Declared++
 		}
 		if r.Old.Class() == resource.Unreadable {
-			if ignoreOfRow(r, ignores) == nil {
+			if ignoreOf(r, ignores, Ignore.coversAll) == nil {
 				d.Unreadable = append(d.Unreadable, r)
 			}
 			continue
@@ -176,13 +176,13 @@ func (r Row) undeclaredDrift(w Want) DriftKind {
 
 // applyIgnores removes the ignored fields from f, or sets f.Ignore if nothing else is left.
 func (f Finding) applyIgnores(ignores []Ignore, stack string) Finding {
-	if f.Ignore = ignoreOfRow(f.Row, ignores); f.Ignore != nil || len(f.Changes) == 0 {
+	if f.Ignore = ignoreOf(f.Row, ignores, Ignore.coversAll); f.Ignore != nil || len(f.Changes) == 0 {
 		return f
 	}
 	var last *Ignore
 	var left []resource.Change
 	for _, c := range f.Changes {
-		if ig := ignoreOfField(f.Row, ignores, c.Name); ig != nil {
+		if ig := ignoreOf(f.Row, ignores, func(ig Ignore) bool { return ig.covers(c.Name) }); ig != nil {
 			last = ig
 		} else {
 			left = append(left, c)
@@ -199,25 +199,18 @@ func (f Finding) applyIgnores(ignores []Ignore, stack string) Finding {
 	return f
 }
 
-// ignoreOfRow finds the ignore that covers all of a row.
-func ignoreOfRow(r Row, ignores []Ignore) *Ignore {
+// ignoreOf finds the ignore that names a row and covers what is asked.
+func ignoreOf(r Row, ignores []Ignore, covers func(Ignore) bool) *Ignore {
 	for i, ig := range ignores {
-		if ig.names(r) && len(ig.Fields) == 0 {
+		if ig.names(r) && covers(ig) {
 			return &ignores[i]
 		}
 	}
 	return nil
 }
 
-// ignoreOfField finds the ignore that covers one field of a row.
-func ignoreOfField(r Row, ignores []Ignore, field string) *Ignore {
-	for i, ig := range ignores {
-		if ig.names(r) && ig.covers(field) {
-			return &ignores[i]
-		}
-	}
-	return nil
-}
+// coversAll reports whether an ignore covers all of its row.
+func (ig Ignore) coversAll() bool { return len(ig.Fields) == 0 }
 
 func (ig Ignore) names(r Row) bool { return ig.Address == r.Address() || ig.Address == r.Path }
 
@@ -291,11 +284,8 @@ func (r Row) health() string {
 func (f Finding) Proceed() string {
 	r := f.Row
 	switch f.Kind {
-	case DriftMissing, DriftStale, DriftDamaged, DriftPending:
-		if next := r.Proceed(); next != "" {
-			return next
-		}
-		return "muster apply"
+	case DriftMissing, DriftStale, DriftDamaged, DriftPending, DriftForeign:
+		return cmp.Or(r.Proceed(), "muster apply")
 	case DriftChanged:
 		explain := "muster explain " + text.ShellWord(r.Address()) + " shows it"
 		if len(r.Changes()) > 0 {
@@ -303,17 +293,9 @@ func (f Finding) Proceed() string {
 		}
 		return explain + "; its next change by apply writes the record anew"
 	case DriftOrphan:
-		if next := r.Proceed(); next != "" {
-			return next
-		}
-		return "muster apply deletes it; or declare it again"
+		return cmp.Or(r.Proceed(), "muster apply deletes it; or declare it again")
 	case DriftDegraded:
 		return "muster status " + r.Name() + " names " + cmp.Or(r.Kind().Absent, "what is missing")
-	case DriftForeign:
-		if next := r.Proceed(); next != "" {
-			return next
-		}
-		return "muster apply"
 	}
 	return ""
 }

@@ -136,7 +136,7 @@ func (r Row) unfinishedText() string {
 	if r.recorded() == nil {
 		return ""
 	}
-	w := r.recorded().Declaration.Kind().Work
+	w := r.recorded().Declaration.Kind().Unfinished
 	return text.Plural(r.unfinished(), w.One+" is unfinished", w.Many+" are unfinished")
 }
 

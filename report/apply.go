@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -103,15 +104,24 @@ func ApplyCounts(outcomes []apply.Outcome) string {
 	for _, a := range changing() {
 		parts = append(parts, fmt.Sprintf("%d %s", done[a], past(a)))
 	}
-	var rest []string
-	for _, r := range apply.Results()[1:] {
-		if results[r] > 0 {
-			rest = append(rest, fmt.Sprintf("%d %s", results[r], r))
+	line := fmt.Sprintf("Applied %d of %d: %s", results[apply.Applied], len(outcomes), strings.Join(parts, ", "))
+	return strings.Join(text.NonEmpty(line, counted(apply.Results()[1:], results, asIs)), "; ") + "."
+}
+
+// counted counts what there is of each word: "1 created, 2 deleted". say is how a word is said.
+func counted[W ~string, K ~string](words []W, counts map[K]int, say func(W) string) string {
+	var parts []string
+	for _, w := range words {
+		if n := counts[K(w)]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, say(w)))
 		}
 	}
-	line := fmt.Sprintf("Applied %d of %d: %s", results[apply.Applied], len(outcomes), strings.Join(parts, ", "))
-	return strings.Join(text.NonEmpty(line, strings.Join(rest, ", ")), "; ") + "."
+	return strings.Join(parts, ", ")
 }
+
+func asIs[W ~string](word W) string { return string(word) }
+
+func toDo(a plan.Action) string { return "to " + string(a) }
 
 // ApplySummary writes every change that was not applied and what to do about it, what the user can do next, and the
 // counts.
@@ -165,41 +175,15 @@ func ApplyOutcome(a history.Found) string {
 	case history.Damaged:
 		return "damaged: " + a.Problem
 	case history.Running, history.Unfinished:
-		return string(a.State) + ": " + plannedText(a.Planned)
+		return string(a.State) + ": " + cmp.Or(counted(changing(), a.Planned, toDo), "nothing is known of its plan")
 	}
-	var done, rest []string
-	for _, act := range changing() {
-		if n := a.Done[string(act)]; n > 0 {
-			done = append(done, fmt.Sprintf("%d %s", n, past(act)))
-		}
-	}
-	for _, r := range apply.Results()[1:] {
-		if n := a.Results[string(r)]; n > 0 {
-			rest = append(rest, fmt.Sprintf("%d %s", n, r))
-		}
-	}
-	if len(done) == 0 {
-		done = []string{"nothing changed"}
-	}
-	return strings.Join(text.NonEmpty(strings.Join(done, ", "), strings.Join(rest, ", ")), "; ")
+	done := cmp.Or(counted(changing(), a.Done, past), "nothing changed")
+	return strings.Join(text.NonEmpty(done, counted(apply.Results()[1:], a.Results, asIs)), "; ")
 }
 
 // changing lists the actions that change something, in the order of all counts.
 func changing() []plan.Action {
 	return []plan.Action{plan.Create, plan.Replace, plan.Delete, plan.Update}
-}
-
-func plannedText(planned map[string]int) string {
-	var parts []string
-	for _, act := range changing() {
-		if n := planned[string(act)]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d to %s", n, act))
-		}
-	}
-	if len(parts) == 0 {
-		return "nothing is known of its plan"
-	}
-	return strings.Join(parts, ", ")
 }
 
 // LastApply says who applied, when, and what became of it: "by ann, 12m ago: 1 created (https://ci.example/runs/7)".
@@ -260,11 +244,7 @@ func History(w io.Writer, applies []history.Found, o Options) error {
 		if !a.Started.IsZero() {
 			at = a.Started.UTC().Format("2006-01-02 15:04Z")
 		}
-		who := a.Actor
-		if who == "" {
-			who = "-"
-		}
-		line(applyStyle(a), at, a.Stack, who, ApplyOutcome(a))
+		line(applyStyle(a), at, a.Stack, view.OrDash(a.Actor), ApplyOutcome(a))
 		for _, s := range applyDetails(a) {
 			p.moveTo(when + 2)
 			p.line(plain, s, when+4)

@@ -19,8 +19,8 @@ func ago(d time.Duration) *time.Time {
 	return &t
 }
 
-// shopDetail is a group of 4 members of two versions. Of its duties one is held, one is handed over, one is paused, two can
-// be done by nobody, and one was given up.
+// shopDetail is a group of 4 members of two versions. Of its duties one is held, one is handed over, one is paused,
+// two can be done by nobody, and one was given up.
 func shopDetail() view.Resource {
 	g := group.Default()
 	g.Name, g.Root, g.Address = "shop", "/apps", "group.shop"

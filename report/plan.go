@@ -229,16 +229,7 @@ func PlanCounts(p plan.Plan) string {
 }
 
 // ChangeCounts counts what apply would do, by action: "3 to create, 1 to update".
-func ChangeCounts(p plan.Plan) string {
-	n := counts(p)
-	var parts []string
-	for _, a := range plan.Actions() {
-		if a.Changes() && n[a] > 0 {
-			parts = append(parts, fmt.Sprintf("%d to %s", n[a], a))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
+func ChangeCounts(p plan.Plan) string { return counted(changing(), counts(p), toDo) }
 
 func counts(p plan.Plan) map[plan.Action]int {
 	n := map[plan.Action]int{}
@@ -286,19 +277,16 @@ func noChanges(p plan.Plan) string {
 			kinds, same = append(kinds, r.Kind()), append(same, r)
 		}
 	}
-	var parts []string
-	for _, s := range slices.Backward(statusesOf(kinds)) {
-		if byStatus[s] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", byStatus[s], s))
-		}
-	}
+	statuses := statusesOf(kinds)
+	slices.Reverse(statuses)
+	words := counted(statuses, byStatus, asIs)
 	switch len(same) {
 	case 0:
 		return noJobs(p)
 	case 1:
-		return "No changes. " + countRows(same) + " matches its declaration (" + parts[0] + ")."
+		return "No changes. " + countRows(same) + " matches its declaration (" + words + ")."
 	}
-	return fmt.Sprintf("No changes. %s match their declarations (%s).", countRows(same), strings.Join(parts, ", "))
+	return fmt.Sprintf("No changes. %s match their declarations (%s).", countRows(same), words)
 }
 
 // noJobs is the sentence for a plan without jobs. It says where was searched, since there may be jobs elsewhere.

@@ -51,7 +51,7 @@ type Problem struct {
 	Next    string `json:"next,omitempty"`   // what the user can do next
 }
 
-// formats are the kinds of report: how each is made of a run.
+// formats are the formats of reports: how each is made of a run.
 func formats() map[string]func(Run) ([]byte, error) {
 	return map[string]func(Run) ([]byte, error){
 		"github": Run.github, "html": Run.html, "json": Run.json, "junit": Run.junit, "markdown": Run.markdown,
@@ -59,15 +59,15 @@ func formats() map[string]func(Run) ([]byte, error) {
 	}
 }
 
-// Kinds lists the kinds of report.
-func Kinds() []string { return slices.Sorted(maps.Keys(formats())) }
+// Formats lists the formats of reports.
+func Formats() []string { return slices.Sorted(maps.Keys(formats())) }
 
-// Make returns the report of one kind. The same run gives the same bytes.
-func (r Run) Make(kind string) ([]byte, error) {
-	if write, ok := formats()[kind]; ok {
+// Make returns the report in one format. The same run gives the same bytes.
+func (r Run) Make(format string) ([]byte, error) {
+	if write, ok := formats()[format]; ok {
 		return write(r)
 	}
-	return nil, fmt.Errorf("a report of kind %q is not known: %s", kind, strings.Join(Kinds(), ", "))
+	return nil, fmt.Errorf("a report of kind %q is not known: %s", format, strings.Join(Formats(), ", "))
 }
 
 func (r Run) stack() string {

@@ -45,7 +45,7 @@ func extension(kind string) string {
 
 func TestReportsAreAsRecorded(t *testing.T) {
 	for name, r := range runs() {
-		for _, kind := range report.Kinds() {
+		for _, kind := range report.Formats() {
 			t.Run(name+"_"+kind, func(t *testing.T) {
 				got := makeReport(t, r, kind)
 				asRecorded(t, name+"."+extension(kind), got)
@@ -74,7 +74,7 @@ func TestUnknownKind(t *testing.T) {
 
 func TestReportsHoldNoControlCharacters(t *testing.T) {
 	for name, r := range runs() {
-		for _, kind := range report.Kinds() {
+		for _, kind := range report.Formats() {
 			for i, c := range string(makeReport(t, r, kind)) {
 				if c < 0x20 && c != '\n' || c >= 0x7f && c < 0xa0 || c == '\u202e' || c == '\ufffd' {
 					t.Errorf("%s %s: %q at byte %d", name, kind, c, i)

@@ -46,8 +46,8 @@ type Kind struct {
 	Statuses []Status
 	// Classic reports whether workers of the classic controller make such resources too.
 	Classic bool
-	// Work is what must have ended before a resource is deleted or replaced; the zero Work: nothing.
-	Work Work
+	// Unfinished is what must have ended before a resource is deleted or replaced; zero: nothing.
+	Unfinished Unfinished
 	// Absent is what a degraded resource lacks, and status names: "the missing workers".
 	Absent string
 	// Decode reads the JSON of a declaration. at is its place in the source ("jobs.hcl:29") or empty. What is absent
@@ -61,8 +61,8 @@ type Count struct {
 	Word string // for people: "completed"
 }
 
-// Work is what a kind's resources have to do, such as the batches of a queue.
-type Work struct {
+// Unfinished is what a kind's resources have to do, such as the batches of a queue.
+type Unfinished struct {
 	Count     string // the name of the count of what is unfinished
 	One, Many string // what it is called: "batch", "batches"
 }
@@ -140,14 +140,14 @@ type Labelled struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// Standing is the last fields of a kind that has no runs: its members come and go.
-type Standing struct {
+// InPlace is the last fields of a kind that has no runs: its members come and go.
+type InPlace struct {
 	Timeouts  Timeouts  `json:"timeouts"`
 	Lifecycle Lifecycle `json:"lifecycle"`
 	Labelled
 }
 
-// Timeouts of a Standing. Members read them again whenever the Record changes, except Session, which they keep.
+// Timeouts of a InPlace. Members read them again whenever the Record changes, except Session, which they keep.
 type Timeouts struct {
 	Session Duration `json:"session"` // a crashed member counts as live for this long
 	Join    Duration `json:"join"`    // a member waits this long for the resource
@@ -161,16 +161,16 @@ type Lifecycle struct {
 }
 
 // Policy implements Declaration.
-func (s Standing) Policy() Policy {
+func (s InPlace) Policy() Policy {
 	return Policy{Protect: s.Lifecycle.Protect, Grace: s.Timeouts.Stale, InPlace: true}
 }
 
 // JoinTimeout is how long a member waits for the resource.
-func (s Standing) JoinTimeout() time.Duration { return time.Duration(s.Timeouts.Join) }
+func (s InPlace) JoinTimeout() time.Duration { return time.Duration(s.Timeouts.Join) }
 
-// StandingProperties are the properties of a Standing. kind and member are what the resource and its members are
+// InPlaceProperties are the properties of a InPlace. kind and member are what the resource and its members are
 // called; drained is which command is stopped.
-func StandingProperties[T any](kind, member, drained string, of func(*T) *Standing) []Property[T] {
+func InPlaceProperties[T any](kind, member, drained string, of func(*T) *InPlace) []Property[T] {
 	return []Property[T]{
 		SessionOf("10s", "a crashed "+member+" is gone after this",
 			func(t *T) *Duration { return &of(t).Timeouts.Session }),
@@ -193,17 +193,17 @@ func (c Common) ID() Common { return c }
 // Path is the path of the resource's own znode.
 func (c Common) Path() string { return Join(c.Root, c.Name) }
 
-// Shared is the Common of a declaration.
-func (c *Common) Shared() *Common { return c }
+// CommonRef is the Common of a declaration.
+func (c *Common) CommonRef() *Common { return c }
 
-// LabelSet is the Labelled of a declaration.
-func (l *Labelled) LabelSet() *Labelled { return l }
+// LabelsRef is the Labelled of a declaration.
+func (l *Labelled) LabelsRef() *Labelled { return l }
 
-// Shares is a pointer to a declaration that embeds Common and Labelled.
-type Shares[T any] interface {
+// Embeds is a pointer to a declaration that embeds Common and Labelled.
+type Embeds[T any] interface {
 	*T
-	Shared() *Common
-	LabelSet() *Labelled
+	CommonRef() *Common
+	LabelsRef() *Labelled
 }
 
 // checked is a declaration that says what is wrong with it.
@@ -213,13 +213,13 @@ type checked interface {
 }
 
 // KindOf completes k, whose declarations are values of type T with these properties.
-func KindOf[T checked, P Shares[T]](k Kind, ps []Property[T]) Kind {
+func KindOf[T checked, P Embeds[T]](k Kind, ps []Property[T]) Kind {
 	k.Statuses = append([]Status{
 		StatusUnreadable, StatusForeign, StatusDamaged, StatusMissing, StatusTerminating,
 	}, k.Statuses...)
 	k.Decode = func(body []byte, at string) (Declaration, error) {
 		t := Default[T, P](ps)
-		P(&t).Shared().Root = "" // it has no default here
+		P(&t).CommonRef().Root = "" // it has no default here
 		err := json.Unmarshal(body, &t)
 		if mismatch := new(json.UnmarshalTypeError); errors.As(err, &mismatch) {
 			for f := mismatch.Field; f != "" && f[0] <= 'Z'; mismatch.Field = f { // an embedded struct is no field
@@ -229,16 +229,16 @@ func KindOf[T checked, P Shares[T]](k Kind, ps []Property[T]) Kind {
 		if err != nil {
 			return nil, err
 		}
-		P(&t).Shared().At = at
+		P(&t).CommonRef().At = at
 		return t, t.Check()
 	}
 	return k
 }
 
 // Default is a declaration with all defaults. It has no name.
-func Default[T any, P Shares[T]](ps []Property[T]) T {
+func Default[T any, P Embeds[T]](ps []Property[T]) T {
 	var t T
-	P(&t).Shared().Root = DefaultRoot
+	P(&t).CommonRef().Root = DefaultRoot
 	SetDefaults(ps, &t)
 	return t
 }
@@ -253,8 +253,8 @@ func Of[T Declaration](r *Record) (t T) {
 
 // CheckDeclared returns an error that starts with the JSON name of the first invalid value of t, or nil. It is for what
 // is read back from ZooKeeper or a plan file. Package spec checks HCL itself, and reports the place.
-func CheckDeclared[T Declaration, P Shares[T]](ps []Property[T], t T) error {
-	c := P(&t).Shared()
+func CheckDeclared[T Declaration, P Embeds[T]](ps []Property[T], t T) error {
+	c := P(&t).CommonRef()
 	if err := CheckName(t.Kind().Name, c.Name); err != nil {
 		return fmt.Errorf("name: %w", err)
 	}
@@ -265,9 +265,9 @@ func CheckDeclared[T Declaration, P Shares[T]](ps []Property[T], t T) error {
 }
 
 // DeclaredFields lists the values in t in the order of the table, then others, then its labels, sorted.
-func DeclaredFields[T any, P Shares[T]](ps []Property[T], t T, others ...Field) []Field {
+func DeclaredFields[T any, P Embeds[T]](ps []Property[T], t T, others ...Field) []Field {
 	fs := append(FieldsOf(ps, &t), others...)
-	labels := P(&t).LabelSet().Labels
+	labels := P(&t).LabelsRef().Labels
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		fs = append(fs, Field{Name: "labels." + k, Value: labels[k]})
 	}

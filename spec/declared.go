@@ -60,7 +60,7 @@ func (l *loader) readDeclared(c *Config) declared {
 func (k kindOf[T, P]) read(l *loader, c *Config, d *declared, defaults settings) {
 	base, from, ok := k.readDefaults(l, defaults)
 	if from["root"] != "default" {
-		c.Default = P(&base).Shared().Root
+		c.Default = P(&base).CommonRef().Root
 	}
 	first := map[string]*hcl.Block{}
 	for _, b := range l.blocks[k.blockType] {
@@ -146,7 +146,7 @@ func (k kindOf[T, P]) instance(c *Config, d *declared, b *block[T], s *scope, ad
 	s.address = address
 	d.places[address] = b.hcl.DefRange
 	t := b.defaults
-	common := P(&t).Shared()
+	common := P(&t).CommonRef()
 	common.Name, common.Address, common.At = b.label, address, b.at
 	from := maps.Clone(b.from)
 	from["name"] = b.at
@@ -242,10 +242,10 @@ func (l *loader) checkPaths(c *Config, d declared) {
 	for _, t := range d.things {
 		for dir := path.Dir(t.path); len(dir) > 1; dir = path.Dir(dir) {
 			if outer, inside := first[dir]; inside {
-				outerKind, below := outer.kind.block(), outer.kind.below()
+				outerKind, children := outer.kind.block(), outer.kind.children()
 				f := l.about(codePathNested, t, d, "the path of %s lies inside another %s", t.address, outerKind)
 				f.Detail = fmt.Sprintf("%s is inside %s, and what is inside a %s's znode is its %s",
-					t.path, dir, outerKind, below)
+					t.path, dir, outerKind, children)
 				f.Help = "give one of them another root or name"
 				l.relate(f, d.places[outer.address], outer.address)
 				break
@@ -390,12 +390,12 @@ func (s *scope) ignored(a *hcl.Attribute, d declared) string {
 
 // ignoredField checks a name in fields: a field, or a section of them.
 func (s *scope) ignoredField(name string, a *hcl.Attribute, k kind) bool {
-	for _, block := range k.within() { // the fields of one of them cannot be told from its name, which may hold dots
+	for _, block := range k.partTypes() { // the fields of one of them cannot be told from its name, which may hold dots
 		if rest, ok := strings.CutPrefix(name, block); ok && (rest == "" || len(rest) > 1 && rest[0] == '.') {
 			return true
 		}
 	}
-	known := append([]string{"labels"}, k.within()...)
+	known := append([]string{"labels"}, k.partTypes()...)
 	for _, section := range schemaOf(k.names()).blocks {
 		known = append(known, section.name)
 	}

@@ -76,7 +76,7 @@ func (k kindOf[T, P]) export(b *bytes.Buffer, d resource.Declaration, root strin
 	if !ok {
 		return
 	}
-	common := P(&t).Shared()
+	common := P(&t).CommonRef()
 	l := label(common.Name, used)
 	fmt.Fprintf(b, "\n%s %s {\n", k.blockType, literal(l))
 	if l != common.Name {
@@ -90,7 +90,7 @@ func (k kindOf[T, P]) export(b *bytes.Buffer, d resource.Declaration, root strin
 	for _, p := range k.parts.types {
 		p.export(b, &t)
 	}
-	if labels := P(&t).LabelSet().Labels; len(labels) > 0 {
+	if labels := P(&t).LabelsRef().Labels; len(labels) > 0 {
 		b.WriteString("\nlabels = {\n")
 		for _, key := range sortedKeys(labels) {
 			fmt.Fprintf(b, "%s = %s\n", literal(key), literal(labels[key]))

@@ -73,7 +73,7 @@ func TestEverythingOfAGroup(t *testing.T) {
 				Name: "shop-" + region, Root: "/apps", Address: `group.shop["` + region + `"]`, At: "groups.hcl:11",
 			},
 			Settle: second(7), PromoteAfter: "50%",
-			Standing: resource.Standing{
+			InPlace: resource.InPlace{
 				Timeouts: resource.Timeouts{
 					Session: second(20), Join: second(300), Drain: second(60), Stale: second(90),
 				},

@@ -14,11 +14,11 @@ import (
 
 // kind is what the loader needs of one kind. Each is a kindOf.
 type kind interface {
-	block() string    // the type of its blocks: "job"
-	below() string    // what stands below its znode: "workers"
-	names() []string  // of its properties
-	common() []string // of those that the defaults block may set
-	within() []string // the types of its labelled blocks: "cron"
+	block() string       // the type of its blocks: "job"
+	children() string    // what stands below its znode: "workers"
+	names() []string     // of its properties
+	optional() []string  // of those that the defaults block may set
+	partTypes() []string // the types of its labelled blocks: "cron"
 	read(l *loader, c *Config, d *declared, defaults settings)
 	// export writes the block that declares d, if d is of this kind. A root that is root is left out. used holds the
 	// labels that other blocks have.
@@ -26,19 +26,19 @@ type kind interface {
 }
 
 // kindOf is a kind whose declarations are values of type T.
-type kindOf[T resource.Declaration, P resource.Shares[T]] struct {
+type kindOf[T resource.Declaration, P resource.Embeds[T]] struct {
 	table[T]
-	inside   string
+	members  string
 	initial  T // with all defaults
 	parts    parts[T]
 	limits   func(T) error // says why a declaration as a whole cannot be; nil: whatever decodes can be
 	tooLarge string        // the code of such a finding
 }
 
-func (k kindOf[T, P]) block() string { return k.blockType }
-func (k kindOf[T, P]) below() string { return k.inside }
+func (k kindOf[T, P]) block() string    { return k.blockType }
+func (k kindOf[T, P]) children() string { return k.members }
 
-func (k kindOf[T, P]) within() []string {
+func (k kindOf[T, P]) partTypes() []string {
 	var names []string
 	for _, b := range k.parts.schemas() {
 		names = append(names, b.name)
@@ -46,7 +46,7 @@ func (k kindOf[T, P]) within() []string {
 	return names
 }
 
-func (k kindOf[T, P]) common() []string {
+func (k kindOf[T, P]) optional() []string {
 	var names []string
 	for _, p := range k.properties {
 		if !p.Required {
@@ -67,7 +67,7 @@ func (k kindOf[T, P]) schema() schema {
 func defaultsSchema() schema {
 	names := []string{"root"}
 	for _, k := range kinds() {
-		for _, name := range k.common() {
+		for _, name := range k.optional() {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
@@ -328,7 +328,7 @@ type origins map[string]string
 // apply decodes set into t and notes where each value came from. A field that cannot be decoded keeps its value, and
 // marks the scope as failed.
 func (k kindOf[T, P]) apply(s *scope, set settings, t *T, from origins, prefix string) {
-	common, labelled := P(t).Shared(), P(t).LabelSet()
+	common, labelled := P(t).CommonRef(), P(t).LabelsRef()
 	if a := set.args["name"]; a != nil {
 		check := func(name string) error { return resource.CheckName(k.blockType, name) }
 		if store(&common.Name)(s.checkedText(codeName, a, check)) {

@@ -27,7 +27,7 @@ func jobs() kindOf[job.Job, *job.Job] {
 				less:    "a job needs at least one worker; to have none, remove the job",
 			}},
 		},
-		inside: "workers", initial: job.Default(),
+		members: "workers", initial: job.Default(),
 	}
 }
 
@@ -38,7 +38,7 @@ func groups() kindOf[group.Group, *group.Group] {
 			blockType: group.KindName, properties: group.Properties(),
 			words: map[string]words{"promote_after": {code: codePromoteAfter}},
 		},
-		inside: "members", initial: group.Default(),
+		members: "members", initial: group.Default(),
 		limits: group.Group.CheckSize, tooLarge: codeDuties,
 		parts: parts[group.Group]{
 			one: "duty", many: "duties", most: group.MaxDuties, twice: codeDutyTwice, tooBig: codeDuties,
@@ -93,7 +93,7 @@ func queues() kindOf[queue.Queue, *queue.Queue] {
 				},
 			},
 		},
-		inside: "executors and watchers", initial: queue.Default(),
+		members: "executors and watchers", initial: queue.Default(),
 		limits: queue.Queue.CheckSizes, tooLarge: codeSizes,
 	}
 }

@@ -55,7 +55,7 @@ func TestEverythingOfAQueue(t *testing.T) {
 			},
 			Redis: redis, Attempts: 5, TaskTimeout: second(60), MaxTask: 1 << 20, MaxBytes: 2 << 30,
 			KeepDead: second(86400),
-			Standing: resource.Standing{
+			InPlace: resource.InPlace{
 				Timeouts:  resource.Timeouts{Session: second(20), Join: second(300), Drain: second(60), Stale: second(90)},
 				Lifecycle: resource.Lifecycle{Protect: true},
 				Labelled:  resource.Labelled{Labels: map[string]string{"team": "maths", "region": region}},

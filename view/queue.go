@@ -138,16 +138,16 @@ func (queues) Progress(o *resource.Observed) string {
 
 func (queues) Figures(o *resource.Observed) []Figure {
 	f := queue.FoundOf(o)
-	figure := func(n int, class, one, many string) Figure {
+	word := func(n int, one, many string) string {
 		if n == 1 {
-			return Figure{one, class, n, 0}
+			return one
 		}
-		return Figure{many, class, n, 0}
+		return many
 	}
 	return []Figure{
-		figure(f.Executors, okIf(f.Executors), "executor", "executors"),
-		figure(f.Watchers, okIf(f.Watchers), "watcher", "watchers"),
-		figure(f.Batches, "", "unfinished batch", "unfinished batches"),
+		{word(f.Executors, "executor", "executors"), okIf(f.Executors), f.Executors, 0},
+		{word(f.Watchers, "watcher", "watchers"), okIf(f.Watchers), f.Watchers, 0},
+		{word(f.Batches, "unfinished batch", "unfinished batches"), "", f.Batches, 0},
 	}
 }
 

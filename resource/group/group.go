@@ -32,7 +32,7 @@ type Group struct {
 	resource.Common
 	Settle       resource.Duration `json:"settle"` // a duty moves without need only to a member of at least this age
 	PromoteAfter PromoteAfter      `json:"promote_after"`
-	resource.Standing
+	resource.InPlace
 	Duties []Duty `json:"-"` // sorted by name, and no two have one name; see groupJSON
 }
 
@@ -138,8 +138,8 @@ var properties = sync.OnceValue(func() []resource.Property[Group] {
 			Form: "1 to 5000, or 1% to 100% of the holder's version",
 			Ref:  func(g *Group) any { return (*string)(&g.PromoteAfter) },
 		},
-	}, resource.StandingProperties("group", "member", "a leader's command that is handed over",
-		func(g *Group) *resource.Standing { return &g.Standing })...)
+	}, resource.InPlaceProperties("group", "member", "a leader's command that is handed over",
+		func(g *Group) *resource.InPlace { return &g.InPlace })...)
 })
 
 // DutyProperties is the table of the arguments of one type of duty, except its name.
@@ -250,9 +250,9 @@ func (g Group) LiveText(o *resource.Observed) string {
 	return text.Plural(o.Live-len(o.Strangers), "member is live", "members are live")
 }
 
-// Progress implements resource.Declaration. A group has no work that ends: what its members have saved is in
+// WouldBeLost implements resource.Declaration. A group has no work that ends: what its members have saved is in
 // Observed.Saved.
-func (g Group) WouldBeLost(o *resource.Observed) (what string, work bool) {
+func (g Group) WouldBeLost(o *resource.Observed) (what string, someDone bool) {
 	if o.Live == 0 {
 		return "", false
 	}

@@ -228,8 +228,8 @@ func (j Job) LiveText(o *resource.Observed) string {
 	return text.Plural(n, "worker is live", "workers are live")
 }
 
-// Progress implements resource.Declaration.
-func (j Job) WouldBeLost(o *resource.Observed) (what string, work bool) {
+// WouldBeLost implements resource.Declaration.
+func (j Job) WouldBeLost(o *resource.Observed) (what string, someDone bool) {
 	if Joined(o) == 0 {
 		return "", false
 	}

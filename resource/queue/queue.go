@@ -26,7 +26,7 @@ type Queue struct {
 	MaxTask     resource.Size     `json:"max_task"`     // of the payload of a task, and of its result
 	MaxBytes    resource.Size     `json:"max_bytes"`    // of everything in Redis
 	KeepDead    resource.Duration `json:"keep_dead"`    // how long dead tasks are kept
-	resource.Standing
+	resource.InPlace
 }
 
 // KindName is the name of this kind.
@@ -38,7 +38,7 @@ func Kind() resource.Kind { return kind() }
 var kind = sync.OnceValue(func() resource.Kind {
 	return resource.KindOf(resource.Kind{
 		Name: KindName, Member: "member", Absent: "what is amiss",
-		Counts: counts(), Work: resource.Work{Count: batches, One: "batch", Many: "batches"},
+		Counts: counts(), Unfinished: resource.Unfinished{Count: batches, One: "batch", Many: "batches"},
 		Statuses: []resource.Status{Degraded, resource.StatusReady, Running},
 	}, Properties())
 })
@@ -128,8 +128,8 @@ var properties = sync.OnceValue(func() []resource.Property[Queue] {
 		},
 		resource.DurationOf("keep_dead", "168h", "how long dead tasks are kept",
 			func(q *Queue) *resource.Duration { return &q.KeepDead }),
-	}, resource.StandingProperties("queue", "process", "a command that is stopped",
-		func(q *Queue) *resource.Standing { return &q.Standing })...)
+	}, resource.InPlaceProperties("queue", "process", "a command that is stopped",
+		func(q *Queue) *resource.InPlace { return &q.InPlace })...)
 })
 
 // The counts of a queue, besides the live processes.
@@ -269,9 +269,9 @@ func (q Queue) LiveText(o *resource.Observed) string {
 	return text.And(who) + verb
 }
 
-// Progress implements resource.Declaration. A queue with unfinished batches is neither deleted nor replaced, so nothing
-// is lost that anybody waits for.
-func (q Queue) WouldBeLost(o *resource.Observed) (what string, work bool) {
+// WouldBeLost implements resource.Declaration. A queue with unfinished batches is neither deleted nor replaced, so
+// nothing is lost that anybody waits for.
+func (q Queue) WouldBeLost(o *resource.Observed) (what string, someDone bool) {
 	if o.Live == 0 && FoundOf(o).Batches == 0 {
 		return "", false
 	}
