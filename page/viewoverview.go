@@ -306,13 +306,15 @@ type rowKey struct {
 // rowKeyOf reads what a row of j shows.
 func rowKeyOf(j *view.Resource) rowKey {
 	o := &j.Observed
-	k := rowKey{path: j.Path, kind: view.KindOf(o).Name, status: o.Status(), classic: o.Classic, live: -1}
-	k.idle = view.DisplayOf(o).Idle()
+	display := view.DisplayOf(o)
+	k := rowKey{
+		path: j.Path, kind: view.KindOf(o).Name, status: o.Status(), classic: o.Classic, idle: display.Idle(), live: -1,
+	}
 	if !o.Created.IsZero() {
 		k.created = o.Created.Unix()
 	}
 	if view.HasCounts(o) {
-		k.live, k.progress = o.Live, view.DisplayOf(o).Progress(o)
+		k.live, k.progress = o.Live, display.Progress(o)
 	}
 	if last := job.LastRun(o.Record); last != nil {
 		k.last, k.lastID = last.Completed, last.ID

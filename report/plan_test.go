@@ -1,7 +1,6 @@
 package report_test
 
 import (
-	"bytes"
 	"crypto/sha512"
 	"errors"
 	"fmt"
@@ -30,7 +29,8 @@ func planText(t *testing.T, p plan.Plan, o report.Options) string {
 	return text(t, func(b *strings.Builder) error { return report.Plan(b, p, o) })
 }
 
-func TestPlanWithoutChanges(t *testing.T) {
+// nothingToDo is a plan without changes, of jobs in several states and of what is not this stack's.
+func nothingToDo() plan.Plan {
 	want := plan.Want{Stack: stack}
 	have := plan.State{Found: map[string]resource.Observed{}}
 	for i, counts := range [][3]int{{4, 0, 4}, {4, 1, 3}, {4, 0, 3}, {0, 0, 0}} {
@@ -42,55 +42,14 @@ func TestPlanWithoutChanges(t *testing.T) {
 	have.Found["/jobs/prod/secret"] = resource.Observed{Problem: "no permission to read /jobs/prod/secret"}
 	p := plan.Diff(want, have)
 	p.Partial, p.Unlisted = true, []string{"/old"}
-	quiet := `muster plan · stack etl-prod · 4 declared, 6 found
-Incomplete: --only or --skip left jobs out of this plan.
-/old could not be listed: undeclared jobs there are not in this plan.
-
-No changes. 4 jobs match their declarations (2 running, 1 degraded, 1 ready).
-1 unchanged job is degraded: job.j2
-2 znodes are unmanaged: not this stack's, never changed (--all lists them)
-1 unmanaged znode could not be read: /jobs/prod/secret
-muster explain /jobs/prod/secret lists what is there
-Plan: 0 to create, 0 to replace, 0 to delete, 0 to update; 0 blocked, 0 left running, 4 unchanged.
-`
-	if d := cmp.Diff(quiet, planText(t, p, report.Options{})); d != "" {
-		t.Errorf("plan (-want +got):\n%s", d)
-	}
-	all := planText(t, p, report.Options{All: true})
-	for _, line := range []string{
-		"    job.j0             unchanged  jobs.hcl:52\n" +
-			"      status        running, 4 of 4 joined, 4 live, 0 completed\n",
-		"      status        degraded, 4 of 4 joined, 3 live, 0 completed, 1 left\n",
-		"    /jobs/prod/theirs  unmanaged  not declared\n" +
-			"      because       not a job: it holds neither a record nor a roll\n",
-	} {
-		if !strings.Contains(all, line) {
-			t.Errorf("with all rows, the plan does not say\n%s\nbut\n%s", line, all)
-		}
-	}
+	return p
 }
 
-// TestNothingDeclaredNothingFound: the sentence says which roots were searched.
-func TestNothingDeclaredNothingFound(t *testing.T) {
-	for name, c := range map[string]struct {
-		roots   []string
-		partial bool
-		want    string
-	}{
-		"searched": {[]string{"/a", "/b"}, false,
-			"No job is declared, and none of stack etl-prod was found below /a, /b."},
-		"nowhere": {nil, false, "No job is declared, and no root was searched: add roots = [...]"},
-		"partial": {[]string{"/a"}, true, "--only or --skip left out every job of stack etl-prod."},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := plan.Diff(plan.Want{Stack: stack}, plan.State{})
-			p.Roots, p.Partial = c.roots, c.partial
-			got := strings.ReplaceAll(planText(t, p, report.Options{}), "\n", " ")
-			if !strings.Contains(got, "No changes. "+c.want) {
-				t.Errorf("plan:\n%s", got)
-			}
-		})
-	}
+// noJobs is a plan of nothing: its sentence says which roots were searched.
+func noJobs(roots []string, partial bool) plan.Plan {
+	p := plan.Diff(plan.Want{Stack: stack}, plan.State{})
+	p.Roots, p.Partial = roots, partial
+	return p
 }
 
 // TestPlanFitsItsWidth: no line is wider than the terminal, except with a single long word, and the line of counts.
@@ -191,22 +150,6 @@ func TestWritersErrorIsReturned(t *testing.T) {
 	}
 }
 
-func TestPlanTextIsDeterministic(t *testing.T) {
-	var first bytes.Buffer
-	for range 5 {
-		var b bytes.Buffer
-		if err := report.Plan(&b, sample(), report.Options{All: true}); err != nil {
-			t.Fatal(err)
-		}
-		if first.Len() == 0 {
-			first = b
-		}
-		if d := cmp.Diff(first.String(), b.String()); d != "" {
-			t.Errorf("two texts of one plan (-first +later):\n%s", d)
-		}
-	}
-}
-
 // outcomes returns a plan of the sample's changes, and an outcome of each result for them.
 func outcomes() (plan.Plan, []apply.Outcome) {
 	p := sample()
@@ -227,31 +170,6 @@ func outcomes() (plan.Plan, []apply.Outcome) {
 	}
 }
 
-func TestProgressLines(t *testing.T) {
-	p, all := outcomes()
-	got := text(t, func(b *strings.Builder) error {
-		progress := report.NewProgress(b, p, report.Options{})
-		for _, o := range all {
-			if err := progress.Line(o); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	want := `  [1/7] job.ingest["us"]         created       12 ms
-  [2/7] job.nightly              replaced      12.3 s
-  [3/7] /jobs/prod/tmp-backfill  REFUSED       a worker joined: 10.0.3.40:7000
-  [4/7] job.ingest["us"]         FAILED        create /jobs/prod: no permission\x1b[2J
-  [5/7] /jobs/prod/tmp-backfill  UNKNOWN       connection lost
-  [6/7] job.nightly              waiting       stale, but not seen unchanged for 30s
-  [7/7] job.ingest["us"]         not started
-  [8/7] job.ingest["us"]         already done  the job exists
-`
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("lines (-want +got):\n%s", d)
-	}
-}
-
 func TestProgressReturnsTheWritersError(t *testing.T) {
 	p, all := outcomes()
 	progress := report.NewProgress(&fullDisk{60}, p, report.Options{})
@@ -261,37 +179,6 @@ func TestProgressReturnsTheWritersError(t *testing.T) {
 	}
 	if !errors.Is(err, errFull) {
 		t.Errorf("error = %v", err)
-	}
-}
-
-func TestApplySummary(t *testing.T) {
-	_, all := outcomes()
-	got := text(t, func(b *strings.Builder) error { return report.ApplySummary(b, all, report.Options{}) })
-	want := `  already done  job.ingest["us"]         nothing had to be created
-  refused       /jobs/prod/tmp-backfill  nothing was deleted; plan again
-  failed        job.ingest["us"]         nothing was created: create /jobs/prod:
-                                         no permission\x1b[2J
-  unknown       /jobs/prod/tmp-backfill  it may have been deleted; the next plan
-                                         tells
-  waiting       job.nightly              plan and apply again without --no-wait,
-                                         which waits for it
-  not started   job.ingest["us"]         plan and apply again
-` + "Applied 2 of 8: 1 created, 1 replaced, 0 deleted, 0 updated; " +
-		"1 already done, 1 refused, 1 failed, 1 unknown, 1 waiting, 1 not started.\n"
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("summary (-want +got):\n%s", d)
-	}
-}
-
-func TestApplySummaryLeavesOutWhatDidNotHappen(t *testing.T) {
-	_, all := outcomes()
-	for n, want := range map[int]string{
-		2: "Applied 2 of 2: 1 created, 1 replaced, 0 deleted, 0 updated.",
-		3: "Applied 2 of 3: 1 created, 1 replaced, 0 deleted, 0 updated; 1 refused.",
-	} {
-		if got := report.ApplyCounts(all[:n]); got != want {
-			t.Errorf("%d outcomes: %s, want %s", n, got, want)
-		}
 	}
 }
 

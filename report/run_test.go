@@ -2,8 +2,6 @@ package report_test
 
 import (
 	"bytes"
-	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,9 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"muster/apply"
 	"muster/apply/history"
@@ -84,89 +79,6 @@ func TestReportsHoldNoControlCharacters(t *testing.T) {
 	}
 }
 
-func TestJUnitIsXMLAndItsCountsAreRight(t *testing.T) {
-	type counts struct {
-		Tests    int `xml:"tests,attr"`
-		Failures int `xml:"failures,attr"`
-		Errors   int `xml:"errors,attr"`
-		Skipped  int `xml:"skipped,attr"`
-	}
-	want := map[string]counts{
-		"plan": {20, 1, 0, 0}, "apply": {20, 2, 0, 1}, "drift": {12, 5, 0, 2}, "failed": {1, 0, 1, 0},
-	}
-	for name, r := range runs() {
-		body := makeReport(t, r, "junit")
-		var doc struct {
-			counts
-			Suites []struct {
-				counts
-				Cases []struct {
-					Failure []string `xml:"failure"`
-					Error   []string `xml:"error"`
-					Skipped []string `xml:"skipped"`
-				} `xml:"testcase"`
-			} `xml:"testsuite"`
-		}
-		dec := xml.NewDecoder(bytes.NewReader(body))
-		if err := dec.Decode(&doc); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if rest := body[dec.InputOffset():]; string(rest) != "\n" {
-			t.Errorf("%s: something follows the document: %q", name, rest)
-		}
-		var sum counts
-		for _, s := range doc.Suites {
-			var suite counts
-			for _, c := range s.Cases {
-				suite.Tests++
-				suite.Failures += len(c.Failure)
-				suite.Errors += len(c.Error)
-				suite.Skipped += len(c.Skipped)
-			}
-			if suite != s.counts {
-				t.Errorf("%s: a suite says %+v and has %+v", name, s.counts, suite)
-			}
-			sum.Tests += suite.Tests
-			sum.Failures += suite.Failures
-			sum.Errors += suite.Errors
-			sum.Skipped += suite.Skipped
-		}
-		if sum != doc.counts {
-			t.Errorf("%s: the document says %+v and has %+v", name, doc.counts, sum)
-		}
-		if w, ok := want[name]; ok && doc.counts != w {
-			t.Errorf("%s: %+v, want %+v", name, doc.counts, w)
-		}
-	}
-}
-
-// TestPrometheusFormat reads the metrics as node-exporter's textfile collector does.
-func TestPrometheusFormat(t *testing.T) {
-	for name, r := range runs() {
-		parser := expfmt.NewTextParser(model.LegacyValidation)
-		families, err := parser.TextToMetricFamilies(bytes.NewReader(makeReport(t, r, "prometheus")))
-		if err != nil || len(families) < 5 {
-			t.Errorf("%s: %d families, %v", name, len(families), err)
-		}
-		for _, f := range families {
-			if f.GetHelp() == "" || f.GetType() != dto.MetricType_GAUGE {
-				t.Errorf("%s: %s is a %s, help %q", name, f.GetName(), f.GetType(), f.GetHelp())
-			}
-			series := map[string]bool{}
-			for _, m := range f.Metric {
-				labels := ""
-				for _, l := range m.Label {
-					labels += fmt.Sprintf("%s=%q,", l.GetName(), l.GetValue())
-				}
-				if series[labels] || m.TimestampMs != nil {
-					t.Errorf("%s: %s{%s} comes twice, or with a time", name, f.GetName(), labels)
-				}
-				series[labels] = true
-			}
-		}
-	}
-}
-
 func TestGitHubAnnotations(t *testing.T) {
 	command := regexp.MustCompile(`^::(error|warning|notice) (file=[^:,]+,(line=\d+,)?)?title=[^:,]*::`)
 	for name, r := range runs() {
@@ -200,18 +112,6 @@ func TestPageIsSelfContained(t *testing.T) {
 		if n := strings.Count(page, "<script"); n > 1 {
 			t.Errorf("%s: %d scripts: something was not escaped", name, n)
 		}
-	}
-}
-
-func TestJSONReports(t *testing.T) {
-	for name, r := range runs() {
-		var doc map[string]any
-		if err := json.Unmarshal(makeReport(t, r, "json"), &doc); err != nil || doc["format_version"] != "1.0" {
-			t.Errorf("%s: %v, %v", name, err, doc["format_version"])
-		}
-	}
-	if _, err := planfile.Decode([]resource.Kind{job.Kind()}, makeReport(t, planRun(), "json")); err != nil {
-		t.Errorf("the report of a plan is no plan file: %v", err)
 	}
 }
 
@@ -264,6 +164,19 @@ func texts(t *testing.T) map[string]func(w io.Writer) error {
 			return errors.Join(report.History(w, all, o), report.LastApplies(w, all, o), report.HistoryJSON(w, all))
 		}
 	}
+	planned := func(p plan.Plan, o report.Options) func(io.Writer) error {
+		return func(w io.Writer) error { return report.Plan(w, p, o) }
+	}
+	progress := func(w io.Writer) error {
+		p, all := outcomes()
+		lines := report.NewProgress(w, p, report.Options{})
+		for _, o := range all {
+			if err := lines.Line(o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	odd, silent, paused := shopDetail(), shopDetail(), shopDetail()
 	odd.Group.Duties = oddCrons(odd.Group.Duties)
 	silent.Group.Passed, silent.Group.Silent = []string{"old"}, ago(3*time.Minute)
@@ -279,10 +192,18 @@ func texts(t *testing.T) map[string]func(w io.Writer) error {
 		"drift": func(w io.Writer) error {
 			return report.Drift(w, *r.Plan, *r.Drift, r.FailOn, report.Options{Servers: r.Servers, Took: r.Took})
 		},
-		"plan": func(w io.Writer) error {
-			return report.Plan(w, sample(), report.Options{Servers: []string{"127.0.0.1:2181"}, Took: took})
-		},
+		"plan":               planned(sample(), report.Options{Servers: []string{"127.0.0.1:2181"}, Took: took}),
 		"status":             status(append(statusOfGroups(), append(jobs(), primes(t, 2), shopDetail())...)...),
+		"plan_nothing_to_do": planned(nothingToDo(), report.Options{}),
+		"plan_all":           planned(nothingToDo(), report.Options{All: true}),
+		"plan_no_jobs":       planned(noJobs([]string{"/a", "/b"}, false), report.Options{}),
+		"plan_nowhere":       planned(noJobs(nil, false), report.Options{}),
+		"plan_partial":       planned(noJobs([]string{"/a"}, true), report.Options{}),
+		"progress":           progress,
+		"summary": func(w io.Writer) error {
+			_, all := outcomes()
+			return errors.Join(report.ApplySummary(w, all, report.Options{}), report.ApplySummary(w, all[:2], report.Options{}))
+		},
 		"status_nothing":     status(),
 		"job_forming":        detail(formingJob(), at),
 		"job_last_run":       detail(lastRun, report.Options{}),
