@@ -45,10 +45,8 @@ func TestStatus(t *testing.T) {
 		{"classic_left", classic(4, 0), resource.StatusStale},
 		{"classic_never_joined", classic(0, 0), resource.StatusReady},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := c.o.Status(); got != c.want {
-				t.Errorf("status = %q, want %q", got, c.want)
-			}
-		})
+		if got := c.o.Status(); got != c.want {
+			t.Errorf("%s: status = %q, want %q", c.name, got, c.want)
+		}
 	}
 }

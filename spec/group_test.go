@@ -5,9 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"muster/resource"
 	"muster/resource/group"
@@ -15,105 +12,6 @@ import (
 	"muster/resource/queue"
 	"muster/spec"
 )
-
-// allOfAGroup uses each block and argument of a group once.
-const allOfAGroup = head + `
-defaults {
-  root   = "/apps"
-  settle = "7s"
-  labels = { team = "shop" }
-}
-
-group "shop" {
-  for_each      = { eu = "Europe/Berlin", us = "America/New_York" }
-  name          = "shop-${each.key}"
-  promote_after = "50%"
-
-  cron "nightly-report" {
-    schedule       = "0 2 * * *"
-    timezone       = each.value
-    versions       = ">= 2.0"
-    prefer         = "any"
-    start_deadline = "2m"
-    missed         = "all"
-    overlap        = "wait"
-    lost           = "skip"
-    retries        = 0
-    timeout        = "3h"
-    keep           = 5
-  }
-  leader "coordinator" {
-    versions = "~> 2.1"
-    prefer   = "newest"
-  }
-  leader "janitor" {}
-  timeouts {
-    session = "20s"
-    join    = "5m"
-    drain   = "1m"
-    stale   = "90s"
-  }
-  lifecycle {
-    protect = true
-  }
-  labels = { region = each.key }
-  precondition {
-    condition     = length(each.key) == 2
-    error_message = "A region has two letters."
-  }
-}
-`
-
-func TestEverythingOfAGroup(t *testing.T) {
-	c := load(t, map[string]string{"groups.hcl": allOfAGroup}, spec.Options{})
-	want := func(region, zone string) group.Group {
-		second := func(n int) resource.Duration { return resource.Duration(n) * resource.Duration(time.Second) }
-		return group.Group{
-			Common: resource.Common{
-				Name: "shop-" + region, Root: "/apps", Address: `group.shop["` + region + `"]`, At: "groups.hcl:11",
-			},
-			Settle: second(7), PromoteAfter: "50%",
-			InPlace: resource.InPlace{
-				Timeouts: resource.Timeouts{
-					Session: second(20), Join: second(300), Drain: second(60), Stale: second(90),
-				},
-				Lifecycle: resource.Lifecycle{Protect: true},
-				Labelled:  resource.Labelled{Labels: map[string]string{"team": "shop", "region": region}},
-			},
-			Duties: []group.Duty{
-				{Name: "coordinator", Type: group.Leader, Versions: "~> 2.1", Prefer: group.Newest},
-				{Name: "janitor", Type: group.Leader, Prefer: group.Any},
-				{
-					Name: "nightly-report", Type: group.Cron, Versions: ">= 2.0", Prefer: group.Any,
-					Schedule: "0 2 * * *", Timezone: zone, StartDeadline: second(120), Missed: group.MissedAll,
-					Overlap: group.OverlapWait, Lost: group.LostSkip, Retries: 0, Timeout: second(10800), Keep: 5,
-				},
-			},
-		}
-	}
-	groups := []group.Group{want("eu", "Europe/Berlin"), want("us", "America/New_York")}
-	if d := cmp.Diff(groups, spec.Of[group.Group](c)); d != "" {
-		t.Errorf("groups (-want +got):\n%s", d)
-	}
-	for field, where := range map[string]string{
-		"settle": "defaults at groups.hcl:7", "promote_after": "groups.hcl:14", "root": "defaults at groups.hcl:6",
-		"cron.nightly-report.schedule": "groups.hcl:17", "cron.nightly-report.keep": "groups.hcl:27",
-		"leader.janitor.prefer": "default", "leader.coordinator.prefer": "groups.hcl:31",
-		"timeouts.drain": "groups.hcl:37", "labels.team": "defaults at groups.hcl:8",
-	} {
-		if got := c.Origins[`group.shop["eu"]`][field]; got != where {
-			t.Errorf("%s is from %q, want %q", field, got, where)
-		}
-	}
-	for _, f := range spec.Of[group.Group](c)[0].Fields() {
-		if c.Origins[spec.Of[group.Group](c)[0].Address][f.Name] == "" {
-			t.Errorf("%s has no origin", f.Name)
-		}
-	}
-	if len(c.Declared) != 2 || !slices.Equal(c.Searched(), []string{"/apps"}) {
-		t.Errorf("%d are declared, searched is %v", len(c.Declared), c.Searched())
-	}
-}
 
 // TestDefaultsOfBothKinds: what the defaults block says holds for jobs and groups. What it does not say has the default
 // of the kind, which may be another one.
@@ -225,7 +123,7 @@ func TestManyDuties(t *testing.T) {
 // TestExportOfAllKinds: what Export writes of groups and queues, and of jobs beside them, is formatted and reads back.
 func TestExportOfAllKinds(t *testing.T) {
 	for counts, text := range map[string]string{
-		"4 groups and 1 job": allOfAGroup + `
+		"4 groups and 1 job": sourceOf(t, "everything_of_a_group", "groups.hcl") + `
 job "ingest" {
   workers = 4
 }
@@ -238,7 +136,7 @@ group "instant" {
   settle = "0s"
 }
 `,
-		"1 job and 3 queues": allOfAQueue + `
+		"1 job and 3 queues": sourceOf(t, "everything_of_a_queue", "queues.hcl") + `
 job "ingest" {
   workers = 4
 }

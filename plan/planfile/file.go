@@ -123,8 +123,7 @@ func (s Saved) write(w io.Writer, kinds []resource.Kind, digest string) error {
 	}
 	head, tail, _ := bytes.Cut(frame, []byte("\n  \"resource_changes\": []"))
 	out := bufio.NewWriter(w) // it keeps the first error
-	out.Write(head)
-	out.WriteString("\n  \"resource_changes\": [")
+	fmt.Fprintf(out, "%s\n  \"resource_changes\": [", head)
 	for i, r := range p.Rows {
 		c, err := encodeRow(r, KindOf(r, kinds))
 		if err != nil {
@@ -137,15 +136,12 @@ func (s Saved) write(w io.Writer, kinds []resource.Kind, digest string) error {
 		if i > 0 {
 			out.WriteString(",")
 		}
-		out.WriteString("\n    ")
-		out.Write(row)
+		fmt.Fprintf(out, "\n    %s", row)
 	}
 	if len(p.Rows) > 0 {
 		out.WriteString("\n  ")
 	}
-	out.WriteString("]")
-	out.Write(tail)
-	out.WriteString("\n")
+	fmt.Fprintf(out, "]%s\n", tail)
 	return out.Flush()
 }
 
