@@ -13,9 +13,9 @@ import (
 func TestNoHerdEffect(t *testing.T) {
 	const many = 60
 	f, proxy := newFixture(t), newProxy(t)
+	before := watches(t) + 1 // the leader's, which it sets in the background
 	first := f.join()
 	f.lead(first)
-	before := watches(t)
 	waiters := make([]*waiter, many)
 	for i := range waiters {
 		waiters[i] = f.await(t.Context(), f.join(dial(t, 30*time.Second, proxy.Addr())))
