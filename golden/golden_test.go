@@ -515,20 +515,3 @@ func TestFactsThatAreLeftOut(t *testing.T) {
 		t.Errorf("the declaration was changed (-was +is):\n%s", d)
 	}
 }
-
-// TestUpdateRewritesExpectationsOnly: other sections stay as they are, and no plan.json is added.
-func TestUpdateRewritesExpectationsOnly(t *testing.T) {
-	const written = why + "\nMore of why.\n-- declared.hcl --\n\nmuster {\n-- observed --\n# a comment\n/jobs/a: {}\n"
-	for _, c := range []struct{ before, after, diags, plan, file string }{
-		{"", "-- plan.txt --\nnew\n", "", "new\n", "{}\n"},
-		{"-- plan.json --\n-- plan.txt --\nold\n", "-- plan.json --\n{}\n-- plan.txt --\nnew\n", "", "new\n", "{}\n"},
-		{"-- plan.txt --\nold\n-- plan.json --\n{}\n", "-- diags.txt --\nerror\n", "error\n", "", ""},
-	} {
-		got := map[string]string{diagsTxt: c.diags, planTxt: c.plan, planJSON: c.file}
-		maps.DeleteFunc(got, func(_, text string) bool { return text == "" })
-		is := testCase{"a", txtar.Parse([]byte(written + c.before))}.rewritten(got)
-		if d := cmp.Diff(written+c.after, string(txtar.Format(is.archive))); d != "" {
-			t.Errorf("the case (-want +got):\n%s", d)
-		}
-	}
-}

@@ -24,19 +24,15 @@ func (w Want) Reason(r Row) Reason {
 		return WorkUnfinished
 	case deletes && r.Old.Live > 0: // the resource is not live, so who made these children is no member
 		return StrangerChildren
-	case reason.dependsOnLive() && r.onlyStrangers():
+	case slices.Contains(becauseLive(), reason) && r.onlyStrangers():
 		return StrangerChildren
 	}
 	return reason
 }
 
-// dependsOnLive reports whether the reason is that members are live.
-func (r Reason) dependsOnLive() bool {
-	switch r {
-	case MembersStopping, AlreadyRunning, ClassicLive, LiveDiffers, DamagedLive, UndeclaredLive:
-		return true
-	}
-	return false
+// becauseLive lists the reasons that are that members are live.
+func becauseLive() []Reason {
+	return []Reason{MembersStopping, AlreadyRunning, ClassicLive, LiveDiffers, DamagedLive, UndeclaredLive}
 }
 
 // onlyStrangers reports whether every child of the znode is a stranger.

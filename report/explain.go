@@ -138,7 +138,7 @@ func observed(o *resource.Observed, kind string, since map[string]time.Time, now
 			fs = append(fs, field{"acl", strings.Join(rec.ACL, " ")})
 		}
 		if view.IsJob(o) {
-			fs = append(fs, field{"last run", lastRunAt(o, now)})
+			fs = append(fs, field{"last run", view.LastRun(o, now, false)})
 		}
 	} else if o.Classic || o.Foreign {
 		fs = append(fs, field{"record", "none"})

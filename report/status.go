@@ -68,22 +68,6 @@ func statusWord(o *resource.Observed) string {
 	return string(o.Status())
 }
 
-// lastRunAt says when the last run completed: "2026-07-01T02:00:00Z (3h ago, nightly/12)".
-func lastRunAt(o *resource.Observed, now time.Time) string {
-	last := job.LastRun(o.Record)
-	if last == nil {
-		return "-"
-	}
-	ago := ""
-	if t, err := time.Parse(time.RFC3339, last.Completed); err == nil && !now.IsZero() {
-		ago = view.Ago(now, t)
-	}
-	if more := text.NonEmpty(ago, last.ID); len(more) > 0 {
-		return last.Completed + " (" + strings.Join(more, ", ") + ")"
-	}
-	return last.Completed
-}
-
 // Detail writes one job, group or queue: its status, who is in it and what they do, what waits, and what the user can
 // do next.
 func Detail(w io.Writer, r view.Resource, o Options) error {
@@ -171,7 +155,7 @@ func timesOf(r view.Resource, now time.Time) []string {
 		began = "the first worker joined " + view.Ago(now, t)
 	}
 	lines := text.NonEmpty(strings.Join(text.NonEmpty(created, began), "; "))
-	if run := lastRunAt(&r.Observed, now); run != "-" {
+	if run := view.LastRun(&r.Observed, now, false); run != "-" {
 		lines = append(lines, "the last run completed "+run)
 	}
 	return lines

@@ -162,7 +162,7 @@ func (jobs) Columns() []string { return []string{"joined", "live", "done", "rest
 func (jobs) Cells(r Resource, now time.Time) []string {
 	o := &r.Observed
 	return []string{
-		OfN(job.Joined(o), o), Number(o.Live, o), Number(job.Done(o), o), restarts(r.Restarts), lastRun(o, now),
+		OfN(job.Joined(o), o), Number(o.Live, o), Number(job.Done(o), o), restarts(r.Restarts), LastRun(o, now, true),
 	}
 }
 
@@ -173,20 +173,25 @@ func restarts(n *int) string {
 	return fmt.Sprint(*n)
 }
 
-// lastRun says how long ago the last run completed, and its name: "3h ago (nightly/12)".
-func lastRun(o *resource.Observed, now time.Time) string {
+// LastRun says when the last run completed, and its name: "2026-07-01T02:00:00Z (3h ago, nightly/12)"; in brief "3h ago
+// (nightly/12)".
+func LastRun(o *resource.Observed, now time.Time, brief bool) string {
 	last := job.LastRun(o.Record)
 	if last == nil {
 		return "-"
 	}
-	when := last.Completed
-	if t, err := time.Parse(time.RFC3339, when); err == nil && !now.IsZero() {
-		when = Ago(now, t)
+	ago := ""
+	if t, err := time.Parse(time.RFC3339, last.Completed); err == nil && !now.IsZero() {
+		ago = Ago(now, t)
 	}
-	if last.ID != "" {
-		when += " (" + last.ID + ")"
+	parts := text.NonEmpty(last.Completed, ago, last.ID)
+	if brief && ago != "" {
+		parts = parts[1:]
 	}
-	return when
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return parts[0] + " (" + strings.Join(parts[1:], ", ") + ")"
 }
 
 // Sections are who works for a job, and the barriers that are under way.
