@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/html/atom"
 
 	"muster/resource"
+	"muster/resource/group"
 	"muster/resource/job"
 	"muster/text"
 	"muster/view"
@@ -222,6 +223,13 @@ func TestOnlyWhatChangedIsNew(t *testing.T) {
 
 func TestFilterAndSort(t *testing.T) {
 	v, b := newViews(), sample()
+	for _, r := range b.Resources {
+		if rec := r.Observed.Record; r.Path == "/jobs/prod/api" {
+			g := group.Of(rec)
+			g.Labels = map[string]string{"team": "shop"}
+			rec.Declaration = g
+		}
+	}
 	rows := func(r Request) []string {
 		r.View = Overview
 		var names []string
@@ -238,7 +246,7 @@ func TestFilterAndSort(t *testing.T) {
 		want string
 	}{
 		{Request{Filter: "/PROD/ job.etl"}, "etl-a etl-b"},
-		{Request{Filter: "tier=1 backfill"}, "backfill-2026-06"},
+		{Request{Filter: "tier=1 backfill"}, "backfill-2026-06"}, {Request{Filter: "team=shop"}, "api"},
 		{Request{Kind: "queue"}, "mail primes"}, {Request{Kind: "queue", Status: "degraded"}, "primes"},
 		{Request{Kind: "queue", Status: needing}, "primes"}, {Request{Stack: "web"}, ""},
 		{Request{Kind: "group", Sort: "live"}, "api spare"}, {Request{Kind: "queue", Sort: "status"}, "primes mail"},

@@ -413,7 +413,7 @@ func matches(j *view.Resource, words []string) bool {
 	all := strings.ToLower(j.Path)
 	if rec := j.Observed.Record; rec != nil {
 		all += " " + strings.ToLower(rec.Stack+" "+rec.Declaration.ID().Address)
-		for name, value := range job.Of(rec).Labels {
+		for name, value := range resource.LabelsOf(rec.Declaration) {
 			all += " " + strings.ToLower(name+"="+value)
 		}
 	}

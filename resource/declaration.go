@@ -199,6 +199,16 @@ func (c *Common) CommonRef() *Common { return c }
 // LabelsRef is the Labelled of a declaration.
 func (l *Labelled) LabelsRef() *Labelled { return l }
 
+// LabelsOf are the labels of a declaration of any kind.
+func LabelsOf(d Declaration) map[string]string {
+	if l, ok := d.(interface{ labels() map[string]string }); ok {
+		return l.labels()
+	}
+	return nil
+}
+
+func (l Labelled) labels() map[string]string { return l.Labels }
+
 // Embeds is a pointer to a declaration that embeds Common and Labelled.
 type Embeds[T any] interface {
 	*T
