@@ -172,7 +172,7 @@ func (a *applying) underLock(ctx, lockCtx context.Context) ([]Outcome, error) {
 	outcomes := Commit(lockCtx, a.to, a.plan, commits)
 	a.endEntry(lockCtx, outcomes)
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil: // stopped: the outcomes say so, and the next apply tidies
 	case lockCtx.Err() != nil:
 		return outcomes, fmt.Errorf("%w: %w", ErrLockLost, context.Cause(lockCtx))
 	default:

@@ -179,10 +179,10 @@ func (scope searchScope) dutyNow(ctx context.Context, d foundDuty) (dutyAt, erro
 // askError makes a problem of a refused request, with its kind and the next step.
 func askError(err error, d foundDuty) error {
 	return withRemedy(err, []remedy{
-		{errIncomplete, "muster explain {duty} shows who can have it", of{member.ErrUnfit}},
+		{errIncomplete, "muster explain {duty} shows who can have it", errorSet{member.ErrUnfit}},
 		{errIncomplete, "muster status {group} shows what waits and why",
-			of{member.ErrManyAsks, member.ErrNotOpen, member.ErrUnknown, errTimeUp}},
-		{nil, "muster status {group}", of{member.ErrNoDuty, member.ErrNoGroup}},
+			errorSet{member.ErrManyAsks, member.ErrNotOpen, member.ErrUnknown, errTimeUp}},
+		{nil, "muster status {group}", errorSet{member.ErrNoDuty, member.ErrNoGroup}},
 	}, "{duty}", text.ShellWord(d.name()), "{group}", text.ShellWord(d.path))
 }
 
@@ -429,7 +429,7 @@ func runText(r znode.TickRecord) string {
 func askRunError(err error, d foundDuty) error {
 	return withRemedy(err, []remedy{
 		{errIncomplete, "muster explain {duty} shows its runs",
-			of{member.ErrAskedTooOften, member.ErrNotOpen, member.ErrUnknown, errTimeUp}},
-		{nil, "muster status {group}", of{member.ErrNoCron}},
+			errorSet{member.ErrAskedTooOften, member.ErrNotOpen, member.ErrUnknown, errTimeUp}},
+		{nil, "muster status {group}", errorSet{member.ErrNoCron}},
 	}, "{duty}", text.ShellWord(d.name()), "{group}", text.ShellWord(d.path))
 }

@@ -84,7 +84,7 @@ func dutyError(err error) error {
 	}
 	return withRemedy(err, []remedy{{
 		nil, "inside a member's command: the member has ended or joins again; anywhere else: muster status",
-		of{wrap.ErrUnavailable},
+		errorSet{wrap.ErrUnavailable},
 	}})
 }
 
@@ -219,22 +219,22 @@ func (p *process) askHolder(command, duty string, ask func(*wrap.Client, wrap.Us
 // holderError adds the next step to what a member answered about state or operations.
 func holderError(err error) error {
 	return withRemedy(err, []remedy{
-		{nil, "end: another process has the duty, or will have it", of{member.ErrNotHeld}},
+		{nil, "end: another process has the duty, or will have it", errorSet{member.ErrNotHeld}},
 		{nil, "inside a duty's command: the member has ended or joins again; anywhere else give --group and --duty",
-			of{wrap.ErrUnavailable}},
-		{nil, "muster state list", of{member.ErrNoKey}},
+			errorSet{wrap.ErrUnavailable}},
+		{nil, "muster state list", errorSet{member.ErrNoKey}},
 		{nil, "muster state list shows what can be removed; or keep it elsewhere, and save where it is",
-			of{member.ErrStateTooLarge}},
-		{nil, "save it again, or: muster state rm KEY", of{member.ErrStateDamaged}},
-		{nil, "wait until the other muster op ends", of{member.ErrOperationBusy}},
-		{nil, "run the script that opened it; or --adopt it; or: muster op abort NAME", of{member.ErrOtherScript}},
-		{nil, "muster op list", of{member.ErrNoOperation}},
-		{nil, "muster op list; muster op abort NAME", of{member.ErrOperationLimit}},
-		{nil, "the muster op of this script has ended: run it again", of{member.ErrOperationOver}},
-		{errUsage, "give one of the two steps another name", of{member.ErrStepTwice}},
+			errorSet{member.ErrStateTooLarge}},
+		{nil, "save it again, or: muster state rm KEY", errorSet{member.ErrStateDamaged}},
+		{nil, "wait until the other muster op ends", errorSet{member.ErrOperationBusy}},
+		{nil, "run the script that opened it; or --adopt it; or: muster op abort NAME", errorSet{member.ErrOtherScript}},
+		{nil, "muster op list", errorSet{member.ErrNoOperation}},
+		{nil, "muster op list; muster op abort NAME", errorSet{member.ErrOperationLimit}},
+		{nil, "the muster op of this script has ended: run it again", errorSet{member.ErrOperationOver}},
+		{errUsage, "give one of the two steps another name", errorSet{member.ErrStepTwice}},
 		{nil, "let the command save it elsewhere, and print where; or: muster step NAME -- sh -c 'COMMAND >&2'",
-			of{member.ErrOutputTooLarge}},
-		{nil, "let what goes on after the command write elsewhere, such as >/dev/null", of{wrap.ErrOutputGoesOn}},
-		{errUsage, "muster --help", of{wrap.ErrRequest}},
+			errorSet{member.ErrOutputTooLarge}},
+		{nil, "let what goes on after the command write elsewhere, such as >/dev/null", errorSet{wrap.ErrOutputGoesOn}},
+		{errUsage, "muster --help", errorSet{wrap.ErrRequest}},
 	})
 }

@@ -74,66 +74,66 @@ func usagef(next, format string, args ...any) error {
 type outcome struct {
 	code int
 	next string
-	of   of
+	errs errorSet
 }
 
-// of lists errors: sentinels, pointers to an error type, and functions that know one.
-type of []any
+// errorSet lists errors: sentinels, pointers to an error type, and functions that know one.
+type errorSet []any
 
 // outcomes is the one table from an error to the exit code; package exitcode says what the codes mean. Of several
 // errors the first row here decides: Unreachable, the codes of a command that did nothing, an error of writing,
-// Incomplete, a finding. A command chooses among its findings itself.
+// Incomplete, a finding; then errors of commands that have no findings. A command chooses among its findings itself.
 func outcomes() []outcome {
 	return []outcome{
 		{exitcode.Unreachable, "check --servers and MUSTER_SERVERS, or start a ZooKeeper to try things on: muster dev",
-			of{zkconn.ErrUnreachable}},
-		{exitcode.Unreachable, "muster plan shows what is left to do", of{zkconn.ErrSessionLost}},
+			errorSet{zkconn.ErrUnreachable}},
+		{exitcode.Unreachable, "muster plan shows what is left to do", errorSet{zkconn.ErrSessionLost}},
 		{exitcode.Unreachable, "set MUSTER_ZK_AUTH=digest:USER:PASSWORD, or MUSTER_ZK_AUTH_FILE, or correct what they hold",
-			of{zkconn.ErrNoAuth, zkconn.ErrAuthFailed, zkconn.ErrInvalidACL}},
-		{exitcode.Unreachable, "", of{errWithheld, errNoRedis}},
-		{exitcode.Usage, "", of{errUsage}},
-		{exitcode.Declined, "", of{errDeclined}},
-		{exitcode.Refused, "", of{errRefused}},
-		{exitcode.Locked, "wait for it, or raise --lock-timeout", of{zkstate.ErrLocked}},
-		{exitcode.Error, "", of{errNotWritten}},
-		{exitcode.Incomplete, "", of{errIncomplete, foundIncomplete}},
-		{exitcode.Attention, "", of{foundAttention}},
-		{exitcode.Differences, "", of{foundDifferences}},
-		{exitcode.Error, "", of{finding(exitcode.Error)}},
-		{exitcode.Done, "", of{finding(exitcode.Done), worker.ErrCompleted}},
-		{exitcode.NotJoined, "muster status NAME shows who is live", of{new(*worker.AbsentError)}},
-		{exitcode.NotJoined, "muster status NAME shows who has joined", of{worker.ErrNotOpen, worker.ErrHeld}},
-		{exitcode.NotJoined, "", of{new(*worker.UnpublishedError), member.ErrNotOpen, tasks.ErrNotOpen}},
-		{exitcode.Aborted, "", of{new(*worker.AbortedError)}},
-		{exitcode.Fenced, "muster status NAME shows who is live", of{worker.ErrFenced}},
-		{exitcode.Fenced, "", of{member.ErrHeld, member.ErrNotHeld, tasks.ErrHeld}},
-		{exitcode.Full, "muster status NAME shows who has joined", of{worker.ErrFull}},
-		{exitcode.Full, "", of{
+			errorSet{zkconn.ErrNoAuth, zkconn.ErrAuthFailed, zkconn.ErrInvalidACL}},
+		{exitcode.Unreachable, "", errorSet{errWithheld, errNoRedis}},
+		{exitcode.Usage, "", errorSet{errUsage}},
+		{exitcode.Declined, "", errorSet{errDeclined}},
+		{exitcode.Refused, "", errorSet{errRefused}},
+		{exitcode.Locked, "wait for it, or raise --lock-timeout", errorSet{zkstate.ErrLocked}},
+		{exitcode.Error, "", errorSet{errNotWritten}},
+		{exitcode.Incomplete, "", errorSet{errIncomplete, foundIncomplete}},
+		{exitcode.Attention, "", errorSet{foundAttention}},
+		{exitcode.Differences, "", errorSet{foundDifferences}},
+		{exitcode.Error, "", errorSet{finding(exitcode.Error)}},
+		{exitcode.Done, "", errorSet{finding(exitcode.Done), worker.ErrCompleted}},
+		{exitcode.NotJoined, "muster status NAME shows who is live", errorSet{new(*worker.AbsentError)}},
+		{exitcode.NotJoined, "muster status NAME shows who has joined", errorSet{worker.ErrNotOpen, worker.ErrHeld}},
+		{exitcode.NotJoined, "", errorSet{new(*worker.UnpublishedError), member.ErrNotOpen, tasks.ErrNotOpen}},
+		{exitcode.Aborted, "", errorSet{new(*worker.AbortedError)}},
+		{exitcode.Fenced, "muster status NAME shows who is live", errorSet{worker.ErrFenced}},
+		{exitcode.Fenced, "", errorSet{member.ErrHeld, member.ErrNotHeld, tasks.ErrHeld}},
+		{exitcode.Full, "muster status NAME shows who has joined", errorSet{worker.ErrFull}},
+		{exitcode.Full, "", errorSet{
 			worker.ErrDataFull, member.ErrStateTooLarge, member.ErrOperationLimit, member.ErrOutputTooLarge,
 			tasks.ErrTooLarge, tasks.ErrManyBatches,
 		}},
-		{exitcode.NoJob, "declare it, then: muster apply", of{worker.ErrNoJob}},
-		{exitcode.NoJob, "", of{
+		{exitcode.NoJob, "declare it, then: muster apply", errorSet{worker.ErrNoJob}},
+		{exitcode.NoJob, "", errorSet{
 			errAbsent, member.ErrNoGroup, member.ErrNoDuty, member.ErrNoCron, member.ErrNoKey, member.ErrNoOperation,
 			tasks.ErrNoQueue, tasks.ErrNoBatch, tasks.ErrNoDead,
 		}},
-		{exitcode.Locked, "", of{member.ErrOperationBusy}},
-		{exitcode.Declined, "", of{member.ErrOtherScript, tasks.ErrOtherBatch}},
-		{exitcode.NotJoined, "check the worker's connection to ZooKeeper, then start it again", of{wrap.ErrLate}},
+		{exitcode.Locked, "", errorSet{member.ErrOperationBusy}},
+		{exitcode.Declined, "", errorSet{member.ErrOtherScript, tasks.ErrOtherBatch}},
+		{exitcode.NotJoined, "check the worker's connection to ZooKeeper, then start it again", errorSet{wrap.ErrLate}},
 		{exitcode.Error, "free some space, then run the same command again",
-			of{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}},
-		{exitcode.Error, "name a directory that can be written to; for temporary files TMPDIR does", of{syscall.EROFS}},
-		{exitcode.Error, "raise the limit of open files (ulimit -n)", of{syscall.EMFILE, syscall.ENFILE}},
-		{exitcode.Error, "check the name, and where -C leads", of{fs.ErrNotExist, syscall.EISDIR, syscall.ENOTDIR}},
-		{exitcode.Error, "leave out the port: muster dev takes a free one", of{syscall.EADDRINUSE}},
-		{exitcode.Error, "check who owns the file (ls -l)", of{fs.ErrPermission}},
+			errorSet{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}},
+		{exitcode.Error, "name a directory that can be written to; for temporary files TMPDIR does", errorSet{syscall.EROFS}},
+		{exitcode.Error, "raise the limit of open files (ulimit -n)", errorSet{syscall.EMFILE, syscall.ENFILE}},
+		{exitcode.Error, "check the name, and where -C leads", errorSet{fs.ErrNotExist, syscall.EISDIR, syscall.ENOTDIR}},
+		{exitcode.Error, "leave out the port: muster dev takes a free one", errorSet{syscall.EADDRINUSE}},
+		{exitcode.Error, "check who owns the file (ls -l)", errorSet{fs.ErrPermission}},
 	}
 }
 
 // isRanked reports whether outcomes has a row for f. A finding without one is the code of a worker, a member or a
 // command that muster ran, and nothing comes before it.
 func (f finding) isRanked() bool {
-	return slices.ContainsFunc(outcomes(), func(o outcome) bool { return slices.Contains(o.of, any(f)) })
+	return slices.ContainsFunc(outcomes(), func(o outcome) bool { return slices.Contains(o.errs, any(f)) })
 }
 
 // exitCode is the exit code of a command that ended with err: that of a signal, of a command that muster ran, or of the
@@ -151,7 +151,7 @@ func exitCode(ctx context.Context, err error) int {
 		return int(found)
 	}
 	for _, row := range outcomes() {
-		if isAny(err, row.of...) {
+		if isAny(err, row.errs...) {
 			return row.code
 		}
 	}
@@ -165,14 +165,14 @@ func exitCode(ctx context.Context, err error) int {
 type remedy struct {
 	kind error
 	next string
-	of   of
+	errs errorSet
 }
 
 // withRemedy makes a problem of err: the first remedy counts that is for it. names are pairs of a word in braces of the
 // next step and what stands for it.
 func withRemedy(err error, remedies []remedy, names ...string) error {
 	for _, r := range remedies {
-		if isAny(err, r.of...) {
+		if isAny(err, r.errs...) {
 			return &problem{r.kind, err, strings.NewReplacer(names...).Replace(r.next)}
 		}
 	}
@@ -232,7 +232,7 @@ func nextStep(err error) string {
 		return afterAbort(aborted)
 	}
 	for _, row := range outcomes() {
-		if row.next != "" && isAny(err, row.of...) {
+		if row.next != "" && isAny(err, row.errs...) {
 			return row.next
 		}
 	}
@@ -247,25 +247,27 @@ var errNoRedis = errors.New("no redis")
 func queueError(err error, f foundQueue) error {
 	return withRemedy(err, []remedy{
 		{errNoRedis, "look what answers there, or correct where the queue says its Redis is: muster explain {queue}",
-			of{store.ErrReply}},
-		{errNoRedis, "start Redis, or look at its address: muster explain {queue}", of{tasks.ErrRedis}},
-		{errNoRedis, "correct that Redis, or where the queue says it is: muster explain {queue}", of{tasks.Unfit}},
-		{errNoRedis, "add the host to " + queue.EnvHosts + ", if it may have the password", of{store.ErrHost}},
+			errorSet{store.ErrReply}},
+		{errNoRedis, "start Redis, or look at its address: muster explain {queue}", errorSet{tasks.ErrRedis}},
+		{errNoRedis, "correct that Redis, or where the queue says it is: muster explain {queue}", errorSet{tasks.Unfit}},
+		{errNoRedis, "add the host to " + queue.EnvHosts + ", if it may have the password", errorSet{store.ErrHost}},
 		{errNoRedis, "set " + queue.EnvPassword + ", and " + queue.EnvUsername + " if it has users, and " +
-			queue.EnvHosts + " to the host", of{tasks.Denied}},
+			queue.EnvHosts + " to the host", errorSet{tasks.Denied}},
 		{nil, "muster status --root {root} lists the queues there; if this one is missing, declare it, then: muster apply",
-			of{tasks.ErrNoQueue}},
-		{nil, "wait until the other process has ended, or give another --identity", of{tasks.ErrHeld}},
-		{nil, "muster batches {queue} lists those that there are", of{tasks.ErrNoBatch}},
-		{nil, "muster batch {batch}", of{tasks.ErrNoDead}},
-		{nil, "delete that znode with another program; live processes then delete its tasks", of{tasks.ErrManifest}},
+			errorSet{tasks.ErrNoQueue}},
+		{nil, "wait until the other process has ended, or give another --identity", errorSet{tasks.ErrHeld}},
+		{nil, "muster batches {queue} lists those that there are", errorSet{tasks.ErrNoBatch}},
+		{nil, "muster batch {batch}", errorSet{tasks.ErrNoDead}},
+		{nil, "delete that znode with another program; live processes then delete its tasks", errorSet{tasks.ErrManifest}},
 		// The batch is not in a state in which what was asked for can be done.
-		{errIncomplete, "muster retry, or drop --dead, {batch}", of{store.ErrDead}},
-		{errIncomplete, "muster cancel {batch}, then submit it again", of{store.ErrBroken}},
-		{errIncomplete, "submit it again with its --id, or: muster cancel {batch}", of{tasks.ErrLost, store.ErrNoBatch}},
-		{errIncomplete, "wait for that; if its submitter is gone, submit it again with its --id", of{tasks.ErrSubmitting}},
-		{errIncomplete, "muster batch {batch} shows what is left of them", of{tasks.ErrGoesOn}},
-		{errIncomplete, "wait until the watcher has ended, or stop it", of{store.ErrClaimed}},
-		{errIncomplete, "muster batch {batch}", of{tasks.ErrCancelled, tasks.ErrIncomplete}},
+		{errIncomplete, "muster retry, or drop --dead, {batch}", errorSet{store.ErrDead}},
+		{errIncomplete, "muster cancel {batch}, then submit it again", errorSet{store.ErrBroken}},
+		{errIncomplete, "submit it again with its --id, or: muster cancel {batch}",
+			errorSet{tasks.ErrLost, store.ErrNoBatch}},
+		{errIncomplete, "wait for that; if its submitter is gone, submit it again with its --id",
+			errorSet{tasks.ErrSubmitting}},
+		{errIncomplete, "muster batch {batch} shows what is left of them", errorSet{tasks.ErrGoesOn}},
+		{errIncomplete, "wait until the watcher has ended, or stop it", errorSet{store.ErrClaimed}},
+		{errIncomplete, "muster batch {batch}", errorSet{tasks.ErrCancelled, tasks.ErrIncomplete}},
 	}, "{queue}", text.ShellWord(f.path), "{root}", text.ShellWord(path.Dir(f.path)), "{batch}", f.words())
 }

@@ -70,14 +70,14 @@ func workerError(command string, err error) error {
 		late += ", with --round, for an arrival stands"
 	}
 	return withRemedy(err, []remedy{
-		{nil, "keep it elsewhere, and publish where it is", of{worker.ErrDataFull}},
+		{nil, "keep it elsewhere, and publish where it is", errorSet{worker.ErrDataFull}},
 		{nil, "muster members --live shows who is there; ask again, or raise --timeout",
-			of{new(*worker.UnpublishedError)}},
-		{errUsage, "muster " + command + " --help", of{wrap.ErrRequest}},
-		{nil, late, of{wrap.ErrLate}},
+			errorSet{new(*worker.UnpublishedError)}},
+		{errUsage, "muster " + command + " --help", errorSet{wrap.ErrRequest}},
+		{nil, late, errorSet{wrap.ErrLate}},
 		{
 			nil, "inside a worker's command: the worker has ended, and its own last line says why; " +
-				"anywhere else: muster status", of{wrap.ErrUnavailable},
+				"anywhere else: muster status", errorSet{wrap.ErrUnavailable},
 		},
 	})
 }

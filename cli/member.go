@@ -141,8 +141,8 @@ func runMember(ctx context.Context, p *process, o memberOptions) error {
 		}
 		return withRemedy(err, []remedy{
 			{nil, "muster status --root {root} lists the groups there; if this one is missing, declare it, then: muster apply",
-				of{member.ErrNoGroup}},
-			{nil, "wait until the other process has ended, or give another --identity", of{member.ErrHeld}},
+				errorSet{member.ErrNoGroup}},
+			{nil, "wait until the other process has ended, or give another --identity", errorSet{member.ErrHeld}},
 		}, "{root}", o.root)
 	})
 }

@@ -337,12 +337,13 @@ func (s *submitting) problem(ctx context.Context, err error) error {
 		err = fmt.Errorf("line %d: %w", large.Index+1, err)
 	}
 	return queueError(withRemedy(err, []remedy{
-		{nil, "put such data elsewhere and submit where it is, or raise max_task of the queue", of{new(*tasks.LargeTask)}},
-		{nil, "submit it as several batches", of{tasks.ErrTooLarge}},
-		{nil, "wait until some have ended: muster batches {queue}", of{tasks.ErrManyBatches}},
-		{nil, "submit a copy that nobody writes to", of{tasks.ErrChanged}},
-		{nil, "muster batch {batch} shows it; give these tasks another --id", of{tasks.ErrOtherBatch}},
-		{errUsage, "write each task on a line of its own; an empty line is a task, too", of{tasks.ErrNoTasks}},
+		{nil, "put such data elsewhere and submit where it is, or raise max_task of the queue",
+			errorSet{new(*tasks.LargeTask)}},
+		{nil, "submit it as several batches", errorSet{tasks.ErrTooLarge}},
+		{nil, "wait until some have ended: muster batches {queue}", errorSet{tasks.ErrManyBatches}},
+		{nil, "submit a copy that nobody writes to", errorSet{tasks.ErrChanged}},
+		{nil, "muster batch {batch} shows it; give these tasks another --id", errorSet{tasks.ErrOtherBatch}},
+		{errUsage, "write each task on a line of its own; an empty line is a task, too", errorSet{tasks.ErrNoTasks}},
 	}, "{queue}", text.ShellWord(at.path), "{batch}", at.words()), at)
 }
 

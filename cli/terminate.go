@@ -166,11 +166,11 @@ func terminateError(err error, at, stack string) error {
 	}
 	return withRemedy(err, []remedy{
 		{errIncomplete, "muster status {at} shows them; it is open again, but those that were asked " +
-			"end when their grace is over", of{zkstate.ErrStillLive}},
+			"end when their grace is over", errorSet{zkstate.ErrStillLive}},
 		{errDeclined, "this is stack {stack}; to terminate it all the same, name its owner: --stack NAME",
-			of{zkstate.ErrOtherStack}},
-		{nil, "muster explain {word} lists what is there", of{zkstate.ErrNotTerminable}},
-		{errDeclined, "apply it without protect first", of{zkstate.ErrProtected}},
-		{errIncomplete, "muster status {at} shows what is left", of{plan.ErrMoved, plan.ErrUnknown}},
+			errorSet{zkstate.ErrOtherStack}},
+		{nil, "muster explain {word} lists what is there", errorSet{zkstate.ErrNotTerminable}},
+		{errDeclined, "apply it without protect first", errorSet{zkstate.ErrProtected}},
+		{errIncomplete, "muster status {at} shows what is left", errorSet{plan.ErrMoved, plan.ErrUnknown}},
 	}, "{at}", at, "{word}", text.ShellWord(at), "{stack}", cmp.Or(stack, "(none)"))
 }

@@ -96,9 +96,9 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	}
 	return p.live(&c.Life, func() wrap.Result { return wrap.Run(ctx, c) }, func(err error) error {
 		return withRemedy(err, []remedy{
-			{nil, "start the worker again: it takes up its id", of{worker.ErrSessionLost}},
+			{nil, "start the worker again: it takes up its id", errorSet{worker.ErrSessionLost}},
 			{nil, "muster status --root {root} lists the jobs there; if this one is missing, declare it, then: muster apply",
-				of{worker.ErrNoJob}},
+				errorSet{worker.ErrNoJob}},
 		}, "{root}", c.Worker.Root)
 	})
 }

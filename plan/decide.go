@@ -10,11 +10,11 @@ import (
 // when the reason is found, since it matters only to a row that would delete or replace. No row deletes a znode that
 // has children.
 func (w Want) Reason(r Row) Reason {
-	table := w.declaredReason
+	find := w.declaredReason
 	if r.New == nil {
-		table = w.undeclaredReason
+		find = w.undeclaredReason
 	}
-	reason := table(r)
+	reason := find(r)
 	action := reason.Action()
 	deletes := action == Replace || action == Delete
 	switch {

@@ -83,7 +83,8 @@ const (
 	StrangerChildren    Reason = "strangers"
 )
 
-// actionRow is a row of the action table. Row.fill replaces the words in braces by facts of a row of the plan.
+// actionRow is a row of the action table. Row.fill replaces the words in braces by facts of a row of the plan; words.go
+// lists them.
 type actionRow struct {
 	reason  Reason
 	action  Action

@@ -53,8 +53,8 @@ const (
 	PartZnode      Part = "znode"  // the resource's own znode
 	PartGate       Part = "gate"
 	PartGeneration Part = "generation" // all of it, with the gate
-	// PartReference: the Record names a generation that is not its own. Observed.Record is the copy in its own one that is
-	// open; nil if there is none, or more than one.
+	// PartReference: the Record names a generation that is not its own. Observed.Record is the copy in its open
+	// generation; nil unless exactly one open generation has a copy.
 	PartReference Part = "reference"
 	PartCopy      Part = "copy" // of the Record, in the generation
 )
@@ -116,7 +116,8 @@ func (o *Observed) Class() Class {
 	return class
 }
 
-// IsDegraded reports whether some needed members are gone, also if none is live.
+// IsDegraded reports whether some needed members are gone, or a resource where nobody is live says that something is
+// wrong, as a queue with failed batches does.
 func (o *Observed) IsDegraded() bool {
 	class, status := o.classify()
 	return class == Degraded || status == StatusDegraded

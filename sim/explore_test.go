@@ -42,7 +42,7 @@ func planted(w *World) {
 
 func TestPlantedBugIsFoundReplayedAndShortened(t *testing.T) {
 	o := Options{Faults: everything, End: 5 * time.Minute}.complete(t)
-	f, _ := explore(t, o, planted, 1, 500, 0)
+	f, _ := exploreSeeds(t, o, planted, 1, 500, 0)
 	if f == nil {
 		t.Fatal("not found in 500 schedules")
 	}

@@ -101,7 +101,7 @@ func Run(t *testing.T, o Options, world func(*World)) {
 		replayFile(t, o, world, *givenTrace)
 		return
 	}
-	f, ran := explore(t, o, world, *firstSeed, o.Seeds, *givenTime)
+	f, ran := exploreSeeds(t, o, world, *firstSeed, o.Seeds, *givenTime)
 	if f == nil {
 		t.Logf("%d schedules", ran)
 		return
@@ -120,7 +120,7 @@ func Finds(t *testing.T, o Options, world func(*World)) {
 	seeds := o.Seeds
 	o = o.complete(t)
 	o.Seeds = max(seeds, o.Seeds) // not fewer with -short
-	f, ran := explore(t, o, world, *firstSeed, o.Seeds, 0)
+	f, ran := exploreSeeds(t, o, world, *firstSeed, o.Seeds, 0)
 	if f == nil {
 		t.Errorf("%s: %d schedules did not find the bug", o.Name, ran)
 		return
@@ -186,8 +186,10 @@ type failure struct {
 	seed uint64
 }
 
-// explore runs n schedules from a seed on, or those of a duration. It returns the failure with the smallest seed.
-func explore(t *testing.T, o Options, world func(*World), seed uint64, n int, until time.Duration) (*failure, int) {
+// exploreSeeds runs n schedules from a seed on, or those of a duration. It returns the failure with the smallest seed.
+func exploreSeeds(
+	t *testing.T, o Options, world func(*World), seed uint64, n int, until time.Duration,
+) (*failure, int) {
 	defer fewCollections()()
 	var ran atomic.Int64
 	var mu sync.Mutex
@@ -360,14 +362,14 @@ func (r *replay) next(w *World) (step, bool) {
 
 func fitting(w *World, line string) (step, bool) {
 	fields := strings.SplitN(line, " ", 3)
-	switch verb(fields[0]) {
-	case wait:
+	switch v := verb(fields[0]); {
+	case v == wait:
 		s := step{verb: wait}
 		if len(fields) == 3 {
 			s.time, _ = time.ParseDuration(fields[2])
 		}
 		return s, true
-	case start, apply, deliver, loseRequest, resume, up:
+	case v.isMove():
 		return find(w.moves(), line)
 	}
 	return find(w.faults(true), line)

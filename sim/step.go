@@ -29,6 +29,14 @@ const (
 	pause       verb = "pause"        // nothing from and to the process moves
 )
 
+// isMove: what such a verb does is among the moves, which need no budget.
+func (v verb) isMove() bool {
+	return slices.Contains([]verb{start, apply, deliver, loseRequest, resume, up}, v)
+}
+
+// endsFault: the verb is a move that ends a fault.
+func (v verb) endsFault() bool { return v == resume || v == up }
+
 // step is something that the scheduler can do now.
 type step struct {
 	verb    verb
@@ -327,7 +335,7 @@ func (e *explorer) next(w *World) (step, bool) {
 	moves := w.moves()
 	stuck := true // only a pause holds what there is to do
 	for _, s := range moves {
-		stuck = stuck && (s.verb == resume || s.verb == up)
+		stuck = stuck && s.verb.endsFault()
 	}
 	switch {
 	case len(moves) == 0:
@@ -406,7 +414,7 @@ func (e *explorer) weight(s step) float64 {
 	if s.conn != nil {
 		p = s.conn.life.proc
 	}
-	if s.verb == resume || s.verb == up {
+	if s.verb.endsFault() {
 		return 0.05
 	}
 	weight := e.speeds[p.index]

@@ -229,8 +229,8 @@ func CountMembers(all []Resource) int {
 	return n
 }
 
-// Stacks are those whose last applies stand below a status, sorted: declared, which may be empty, and the owners of all
-// whose history is below home. There are at most 20, as that many lines fit below a table.
+// Stacks are those whose last applies stand below a status, sorted, at most 20: the declared one, unless it is empty,
+// and the stacks of those resources that have the same home.
 func Stacks(home, declared string, all []Resource) []string {
 	const most = 20
 	home = cmp.Or(home, resource.DefaultHome)

@@ -231,8 +231,8 @@ func (j *join) read(ctx context.Context) error {
 // admit keeps every worker of another run out. It keeps a worker that has no claim out of a job that is full, and of
 // one that a dead run has left behind.
 //
-// At its first attempt a joiner without a run name relies on one read, which nearly always suffices: the job znode has
-// children while somebody is live, and a body once all have joined.
+// At its first attempt since it began or last waited, a joiner without a run name relies on one read, which nearly
+// always suffices: the job znode has children while somebody is live, and a body once all have joined.
 func (j *join) admit(ctx context.Context) error {
 	top, _, err := j.s.Exists(ctx, j.job.Path())
 	if err != nil {
@@ -251,9 +251,12 @@ func (j *join) admitBy(ctx context.Context, live bool) error {
 	run, ids, err := j.s.Get(ctx, znode.IDs(root, g))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		generation, _, err := j.s.Exists(ctx, znode.Run(root, g))
-		// The gate, or nothing: then somebody deleted that, and the transaction of this join is refused until it is back.
-		if j.first = generation.NumChildren <= 1; j.first || err != nil {
+		if err != nil {
 			return err
+		}
+		// Only the gate is there: nobody has joined. If it is gone too, the transaction of this join waits for it.
+		if j.first = generation.NumChildren <= 1; j.first {
+			return nil
 		}
 		return j.awaitRepair(ctx, znode.IDs(root, g))
 	}
@@ -379,7 +382,7 @@ func (j *join) refused(ctx context.Context, err error) error {
 	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused) && j.attempts > 0 &&
 		missingPart(refused) != j.live():
 		return j.awaitRepair(ctx, missingPart(refused))
-	case errors.Is(err, zkconn.ErrNoNode): // its live znode, or the one read misled it: a child may be no worker
+	case errors.Is(err, zkconn.ErrNoNode): // from here on it is read again, by more than the one read of admit
 	case errors.Is(err, zkconn.ErrBadVersion):
 	default:
 		return err
@@ -440,7 +443,8 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 // errTooLate is the reason if what Join waited for came when the time was over.
 var errTooLate = errors.New("too late")
 
-// timedOut is for when the time is over. It makes sure that no event is on its way from the server.
+// timedOut is for when the time is over. It makes sure that no event is on its way from the server: one that came in
+// time is errAgain, one that came while ctx was over is errTooLate, and without one the reason is why.
 func (j *join) timedOut(ctx context.Context, why error, what string, event, other <-chan struct{}) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRead)
 	defer cancel()

@@ -50,7 +50,7 @@ type place struct {
 	who                  string // worker, member or process, in the names of metrics
 	// declared is the session timeout that a Record says.
 	declared  func(*resource.Record) resource.Duration
-	joinLimit resource.Duration // how long to wait for ZooKeeper without a JoinTimeout, as for what is missing
+	joinLimit resource.Duration // how long to wait for ZooKeeper without a JoinTimeout: the default for a missing resource
 	waiting   func(what string) // unless nil, called when no server can be reached
 }
 
@@ -112,8 +112,8 @@ func (l *life) state() (s Stage, isMember bool, rejoins int) {
 	return l.stage, l.isMember, l.rejoins
 }
 
-// run joins, and then calls joined, also with an error that came up during the join: then the process leaves. of is
-// what the health server tells, and withSocket says whether the command has a socket.
+// run joins, and then calls joined: with an error if the process is a member although the join failed, so that it
+// leaves. of is what the health server tells, and withSocket says whether the command has a socket.
 func (l *life) run(
 	ctx context.Context, of healthOf, withSocket bool, join func(context.Context) error,
 	joined func(context.Context, error) Result,
@@ -214,9 +214,9 @@ type seated[S seat] struct {
 	take func(ctx context.Context, s *zkconn.Session, again bool) (S, resource.Duration, error)
 	// joined, unless nil, is told of each seat.
 	joined func(S)
-	// work works in a seat until ctx ends or nothing is left to do, and returns why. No command of it runs then. At the
-	// end of ctx it asks its commands to end. It kills them when the seat's own Context ends, or killAll is closed. end
-	// ends ctx.
+	// work works in a seat until ctx ends or nothing is left to do, and returns why; none of its commands runs any more.
+	// At the end of ctx, which end can bring about, it asks its commands to end. It kills them when the seat's own Context
+	// ends, or killAll is closed.
 	work func(ctx context.Context, end context.CancelCauseFunc, in S) error
 	// again reports whether another seat follows one that ended with this cause. lost: the seat itself has ended.
 	again func(cause error, lost bool) bool

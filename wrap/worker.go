@@ -517,7 +517,7 @@ func (ms *membership) within(
 
 // barrier waits at a barrier.
 func (ms *membership) barrier(ctx context.Context, b worker.Barrier) error {
-	b.Attempt = new(int) // kept likewise
+	b.Attempt = new(int) // kept over sessions, as the round below
 	defer ms.whileWaiting(ctx, barrierTitle(b.Name), barrierNotice(b.Name))()
 	return ms.waitAtBarrier(ctx, b.Timeout, func(m *worker.Member, remains time.Duration) error {
 		if b.Round == nil { // chosen once: a call that is repeated after a lost session is for the same round

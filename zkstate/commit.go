@@ -219,12 +219,12 @@ func (s *Store) selfContained(ctx context.Context, r plan.Row) (t transaction, o
 	switch r.Action() {
 	case plan.Create:
 	case plan.Update:
-		if r.Reason == plan.IsDamaged || !s.isWhole(r) {
+		if r.Reason == plan.IsDamaged || !s.needsNoRead(r) {
 			return t, false
 		}
 	case plan.Delete, plan.Replace:
 		deletes = true
-		if r.Old.Class() != resource.Ready || r.Old.Live > 0 || !s.isWhole(r) {
+		if r.Old.Class() != resource.Ready || r.Old.Live > 0 || !s.needsNoRead(r) {
 			return t, false
 		}
 	}
@@ -236,9 +236,9 @@ func (s *Store) selfContained(ctx context.Context, r plan.Row) (t transaction, o
 	return t, err == nil
 }
 
-// isWhole reports whether the row has the whole Record of its resource, which one in a saved plan has not, and members
-// save nothing in resources of that kind.
-func (s *Store) isWhole(r plan.Row) bool {
+// needsNoRead reports whether the row has all that its transaction needs: the whole Record of its resource, which one
+// in a saved plan has not, and members save nothing in resources of that kind.
+func (s *Store) needsNoRead(r plan.Row) bool {
 	o := r.Old
 	if o == nil || o.Classic || len(o.Lost) > 0 || o.Record == nil || o.Record.Body == nil ||
 		o.Record.Declaration.ID().Path() != r.Path {
@@ -514,6 +514,7 @@ func (s *Store) guardUnfinished(ctx context.Context, claims string, n int) ([]zk
 		return nil, err
 	}
 	var guards []zkconn.Op
+	// At most len(names)-n claims are of nobody, so among one more is that of a worker.
 	need := len(names) - n + 1
 	for at, size := 0, need; at < len(names); at, size = at+size, min(2*size, reads) { // mostly the first will do
 		unfinished, err := s.unfinished(ctx, claims, names[at:min(at+size, len(names))])

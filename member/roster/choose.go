@@ -323,7 +323,7 @@ func (g *indexed) failures(d, m int) int {
 	return g.in.Failures[g.in.Duties[d].Name][g.in.Members[m].Seat]
 }
 
-// Why is the reason for a holder, or for its lack. The assigner stores it: a value keeps its meaning for ever.
+// Why is the reason for a holder, or for its lack.
 type Why string
 
 // The reasons.

@@ -198,7 +198,7 @@ func (j *Join) awaitIdentity(ctx context.Context) error {
 		return err
 	case !there:
 		return ErrAgain
-	case stat.EphemeralOwner == j.Session.ID() || j.FailHeld:
+	case stat.EphemeralOwner == j.Session.ID() || j.FailHeld: // a wait for its own session would not end
 		return ErrHeld
 	}
 	return j.Await(ctx, ErrHeld, "the end of the process that is "+j.Identity+" now", gone, nil)

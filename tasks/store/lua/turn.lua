@@ -6,8 +6,9 @@
 --
 -- It goes in this order: check the results, which is all that may be refused; put back late tasks that are due; count
 -- the results; take tasks, from the batches that were served least; tell whether another executor could take some.
--- In all of it b is a batch, s the seat, f the field of a task in the seat's hand and e what stands there (see
--- common.lua), and at is now.
+-- In all of it b is a batch, s the seat, f the field of a task in the seat's hand (batch:index), e what stands there
+-- (born:attempt:deaths:charge:payload; common.lua), and at is now. What waits to be tried again is
+-- index:attempt:deaths:payload.
 local ARGS = 7
 local s, at, refused, granted, hand
 local find, sub = string.find, string.sub
@@ -105,7 +106,7 @@ local function finish(found, backoff)
       local ns, data = tonumber(r.ns), ARGV[ARGS + 3 * r.number - 1]
       if not b.count then b.total, b.count, b.ok, b.change = 0, 0, {}, 0; order[#order + 1] = b end
       b.total, b.count, b.out = b.total + ns, b.count + 1, b.out - 1
-      b.v = b.v + max(1, floor(ns / b.weight)) - r.held.charge
+      b.v = b.v + max(1, floor(ns / b.weight)) - r.held.charge -- the time taken, for what was charged as an estimate
       if r.outcome == 'o' then
         local freed = #r.entry - r.payload + 1
         if b.results == 'discard' then
@@ -167,8 +168,8 @@ local function trial()
   return 2 * trying < executors, first
 end
 
--- meets reports whether the next task of a batch is a suspect that this hand takes: it has to be empty. Else hand.runs
--- says that this seat takes nothing more, until it is: it is the first of those that could.
+-- meets reports whether the next task of a batch is a suspect that this hand takes: only an empty one does. It sets
+-- hand.runs if this seat has to take nothing more, until it is empty: it is the first of those that could.
 local function meets(b)
   if b.again == 0 or deaths_of(call('LINDEX', b.key .. ':again', 0)) < SUSPECT then return false end
   if not hand.passed then hand.may, hand.first = trial() end
@@ -214,7 +215,8 @@ local function free(b)
   return max(0, math.ceil(q.slots * b.weight / q.weights) - b.out)
 end
 
--- candidates are the batches to take from, in order, as the bytes allow.
+-- candidates are the batches to take from, in order: above max_bytes only the oldest that has tasks, so that it gets
+-- done; above twice that, none.
 local function candidates(level)
   if level == 2 then return {} end
   if level == 0 then return call('ZRANGE', RUN, 0, 31) end
@@ -232,6 +234,8 @@ local function level(most)
   return q.bytes > most and 1 or 0
 end
 
+-- take_all fills the hand. Of a batch it takes what fits into room, but no more than half of this seat's share of what
+-- is left, and no less than starts idle commands; free caps it.
 local function take_all(idle, room, most)
   for _, id in ipairs(candidates(level(most))) do
     local b = load(id)
