@@ -82,11 +82,16 @@ func Digest(body []byte, stack string, acl []string) string {
 }
 
 // ExtraOf is a field of r that its kind keeps there; the zero V if r is nil, or has no such field.
-func ExtraOf[V any](r *Record, key string) (v V) {
-	if r == nil || r.Extra[key] == nil || json.Unmarshal(r.Extra[key], &v) != nil {
-		return *new(V)
+func ExtraOf[V any](r *Record, key string) V {
+	var none V
+	if r == nil || r.Extra[key] == nil {
+		return none
 	}
-	return v
+	v := new(V)
+	if json.Unmarshal(r.Extra[key], v) != nil {
+		return none
+	}
+	return *v
 }
 
 // SetExtra replaces r.Extra by a new map with the field, since copies of r share the old one.

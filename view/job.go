@@ -232,15 +232,15 @@ func (jobs) Explained(r Resource, now time.Time) []Section {
 
 // Progress is "3 of 8 joined, 2 done".
 func (jobs) Progress(o *resource.Observed) string {
-	s := text.Thousands(job.Joined(o))
+	s := append(make([]byte, 0, 64), text.Thousands(job.Joined(o))...) // the page draws it for every job
 	if n := job.Of(o.Record).Workers; n > 0 {
-		s += " of " + text.Thousands(n)
+		s = append(append(s, " of "...), text.Thousands(n)...)
 	}
-	s += " joined"
+	s = append(s, " joined"...)
 	if n := job.Done(o); n > 0 {
-		s += ", " + text.Thousands(n) + " done"
+		s = append(append(append(s, ", "...), text.Thousands(n)...), " done"...)
 	}
-	return s
+	return string(s)
 }
 
 func (jobs) Figures(o *resource.Observed) []Figure {

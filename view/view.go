@@ -201,7 +201,8 @@ func IsQueue(o *resource.Observed) bool { return KindOf(o).Name == queue.KindNam
 // HasCounts reports whether the counts of o mean something. Children of a znode that is no job are no workers, and an
 // unreadable job was not counted.
 func HasCounts(o *resource.Observed) bool {
-	return o.Class() != resource.Foreign && o.Class() != resource.Unreadable
+	class := o.Class()
+	return class != resource.Foreign && class != resource.Unreadable
 }
 
 // Number is a count, or a dash if there is none.
