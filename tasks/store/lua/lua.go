@@ -12,8 +12,8 @@ var files embed.FS
 // Clock is the part of a script that defines now().
 func Clock() string { return text("clock") }
 
-// Scripts are the texts of the scripts by their names: each with the parts that it shares with others, of which clock
-// is the one that defines now().
+// Scripts are the texts of the scripts, by name. Each holds the parts that it shares with others. clock is one of
+// these: it defines now(), and tests give another.
 func Scripts(clock string) map[string]string {
 	all := map[string]string{}
 	for _, name := range []string{
