@@ -236,9 +236,12 @@ func previous(t *testing.T) string {
 	t.Helper()
 	git := needs.Program(t, "git", "git")
 	commit := strings.TrimSpace(read(t, "testdata/previous"))
+	if err := exec.Command(git, "-C", "..", "merge-base", "--is-ancestor", commit, "HEAD").Run(); err != nil {
+		needs.Missing(t, "testdata/previous: %s is no ancestor of HEAD here: %v (git fetch --unshallow)", commit, err)
+	}
 	source, err := exec.Command(git, "-C", "..", "archive", commit).Output()
 	if err != nil {
-		needs.Missing(t, "no commit %s in this copy of the repository: %v (git fetch --unshallow)", commit, err)
+		t.Fatalf("git archive %s: %v", commit, err)
 	}
 	dir := t.TempDir()
 	untar := exec.Command(needs.Program(t, "tar", "tar"), "-x", "-C", dir)
