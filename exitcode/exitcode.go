@@ -2,7 +2,10 @@
 // mean and what to do then; which one a command ends with is decided in cli.
 package exitcode
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // The codes.
 const (
@@ -32,45 +35,28 @@ const (
 
 // Name is how a run with this code ended, in words.
 func Name(code int) string {
-	switch code {
-	case Done:
-		return "done"
-	case Error:
-		return "error"
-	case Differences:
-		return "differences"
-	case Attention:
-		return "something needs attention"
-	case Incomplete:
-		return "incomplete"
-	case Refused:
-		return "saved plan refused"
-	case Locked:
-		return "an apply was in the way"
-	case Declined:
-		return "declined"
-	case Unreachable:
-		return "ZooKeeper could not be reached, or did not allow it"
-	case Usage:
-		return "bad usage"
-	case NotJoined:
-		return "not joined in time"
-	case Aborted:
-		return "a barrier was aborted"
-	case Fenced:
-		return "somebody else is this worker"
-	case Full:
-		return "the job is full"
-	case NoJob:
-		return "no such job, group or duty"
-	case CannotRun, NotFound:
-		return "no command"
-	case Signal:
-		return "ended by a signal"
-	case Hangup, Interrupt, Terminate:
-		return "stopped by a signal"
-	case Abort:
-		return "aborted"
-	}
-	return fmt.Sprintf("exit code %d", code)
+	return cmp.Or(map[int]string{
+		Done:        "done",
+		Error:       "error",
+		Differences: "differences",
+		Attention:   "something needs attention",
+		Incomplete:  "incomplete",
+		Refused:     "saved plan refused",
+		Locked:      "an apply was in the way",
+		Declined:    "declined",
+		Unreachable: "ZooKeeper could not be reached, or did not allow it",
+		Usage:       "bad usage",
+		NotJoined:   "not joined in time",
+		Aborted:     "a barrier was aborted",
+		Fenced:      "somebody else is this worker",
+		Full:        "the job is full",
+		NoJob:       "no such job, group or duty",
+		CannotRun:   "no command",
+		NotFound:    "no command",
+		Signal:      "ended by a signal",
+		Hangup:      "stopped by a signal",
+		Interrupt:   "stopped by a signal",
+		Terminate:   "stopped by a signal",
+		Abort:       "aborted",
+	}[code], fmt.Sprintf("exit code %d", code))
 }
