@@ -5,7 +5,9 @@
 package daemon
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -15,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Process is one run of a program.
@@ -74,6 +77,7 @@ func (p *Process) Code() int {
 	return p.state.ExitCode()
 }
 
+// Ended reports whether the process has ended.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.Done:
@@ -100,7 +104,96 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-const maxOutput = 64 << 10
+// Service is a program that serves in a place of its own, in one process after another. Its methods may be called
+// concurrently.
+type Service struct {
+	mu      sync.Mutex
+	last    *Process
+	stopped bool
+}
+
+// Begin ends the last run, starts another one, and returns when it serves: it asks again and again. After an error
+// there is no process.
+func (s *Service) Begin(
+	ctx context.Context, serves func(context.Context, *Process) (bool, error), dir, path string, args ...string,
+) error {
+	p, err := s.launch(dir, path, args)
+	if err != nil {
+		return err
+	}
+	if err := p.await(ctx, serves); err != nil {
+		return errors.Join(err, p.Kill())
+	}
+	return nil
+}
+
+func (s *Service) launch(dir, path string, args []string) (*Process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil, errors.New("it was stopped")
+	}
+	if s.last != nil { // two processes would destroy their directory
+		if err := s.last.Kill(); err != nil {
+			return nil, err
+		}
+	}
+	p, err := Launch(dir, path, args...)
+	if err == nil {
+		s.last = p
+	}
+	return p, err
+}
+
+func (p *Process) await(ctx context.Context, serves func(context.Context, *Process) (bool, error)) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		if is, err := serves(ctx, p); is || err != nil {
+			return err
+		}
+		select {
+		case <-p.Done:
+			return fmt.Errorf("ended instead of serving: %w\n%s", p.Err, p.Out.Lines(20))
+		case <-ctx.Done():
+			return fmt.Errorf("does not serve yet: %w\n%s", context.Cause(ctx), p.Out.Lines(20))
+		case <-tick.C:
+		}
+	}
+}
+
+// Run is the latest run; nil before the first.
+func (s *Service) Run() *Process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// Pause freezes the latest run. The kernel still accepts connections for it, but they get no answer.
+func (s *Service) Pause() error { return s.Run().Pause() }
+
+// Resume ends a Pause.
+func (s *Service) Resume() error { return s.Run().OS.Signal(syscall.SIGCONT) }
+
+// Kill kills the latest run, as a crash would, and returns when it has ended. It is no error if it had ended before.
+func (s *Service) Kill() error { return s.Run().Kill() }
+
+// End kills the latest run, if there is one. No other begins.
+func (s *Service) End() error {
+	s.mu.Lock()
+	s.stopped = true
+	p := s.last
+	s.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	return p.Kill()
+}
+
+const (
+	pollEvery = 5 * time.Millisecond
+	maxOutput = 64 << 10
+)
 
 // Output keeps the last maxOutput bytes that a process wrote.
 type Output struct {

@@ -21,7 +21,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"muster/dev/daemon"
@@ -55,9 +54,8 @@ type Server struct {
 	port      *daemon.Reservation
 	sentinel  bool
 
-	mu      sync.Mutex
-	proc    *daemon.Process
-	stopped bool
+	daemon.Service
+	stop sync.Once
 }
 
 // Start starts a server, and returns when it answers. ctx ends only the start, not the server. After an error no server
@@ -107,75 +105,31 @@ func (s *Server) firstStart(ctx context.Context) error {
 func (s *Server) Addr() string { return daemon.Loopback(s.port.Port) }
 
 // Output is the last 64 KiB that the latest run wrote.
-func (s *Server) Output() string { return s.run().Out.String() }
-
-// Pause freezes the server's process. The kernel still accepts connections for it, but they get no answer.
-func (s *Server) Pause() error { return s.run().Pause() }
-
-// Resume ends a Pause.
-func (s *Server) Resume() error { return s.run().OS.Signal(syscall.SIGCONT) }
-
-// Kill kills the server, as a crash would, and returns when it has ended. It is no error if it had ended before.
-func (s *Server) Kill() error { return s.run().Kill() }
+func (s *Server) Output() string { return s.Run().Out.String() }
 
 // Restart kills the server if it runs, starts it again with the same data and address, and returns when it answers. If
 // ctx ends before, the server is killed.
 func (s *Server) Restart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
 	defer cancel()
-	p, err := s.launch()
-	if err != nil {
+	if err := s.Begin(ctx, s.serves, s.dir, s.program, s.arguments()...); err != nil {
 		return fmt.Errorf("redis at %s: %w", s.Addr(), err)
-	}
-	if err := s.awaitAnswer(ctx, p); err != nil {
-		return fmt.Errorf("redis at %s: %w", s.Addr(), errors.Join(err, p.Kill()))
 	}
 	return nil
 }
 
 // Stop kills the server and removes the directory if Start created it. A second Stop does nothing.
-func (s *Server) Stop() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return nil
-	}
-	s.stopped = true
-	var err error
-	if s.proc != nil {
-		err = s.proc.Kill()
-	}
-	if s.port != nil {
-		err = errors.Join(err, s.port.Close())
-	}
-	if s.temporary && s.dir != "" {
-		err = errors.Join(err, os.RemoveAll(s.dir))
-	}
-	return err
-}
-
-func (s *Server) run() *daemon.Process {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.proc
-}
-
-func (s *Server) launch() (*daemon.Process, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
-		return nil, errors.New("it was stopped")
-	}
-	if s.proc != nil {
-		if err := s.proc.Kill(); err != nil {
-			return nil, err
+func (s *Server) Stop() (err error) {
+	s.stop.Do(func() {
+		err = s.End()
+		if s.port != nil {
+			err = errors.Join(err, s.port.Close())
 		}
-	}
-	p, err := daemon.Launch(s.dir, s.program, s.arguments()...)
-	if err == nil {
-		s.proc = p
-	}
-	return p, err
+		if s.temporary && s.dir != "" {
+			err = errors.Join(err, os.RemoveAll(s.dir))
+		}
+	})
+	return err
 }
 
 func (s *Server) arguments() []string {
@@ -201,36 +155,11 @@ func (s *Server) arguments() []string {
 	return append(args, o.Extra...)
 }
 
-// awaitAnswer waits until the process answers.
-func (s *Server) awaitAnswer(ctx context.Context, p *daemon.Process) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		id, err := s.processID(ctx)
-		if err == nil && id == p.OS.Pid {
-			return nil
-		}
-		select {
-		case <-p.Done:
-			return fmt.Errorf("ended instead of serving: %w\n%s", p.Err, p.Out.Lines(20))
-		case <-ctx.Done():
-			return fmt.Errorf("does not answer yet: %w\n%s", context.Cause(ctx), p.Out.Lines(20))
-		case <-tick.C:
-		}
-	}
-}
-
-// processID asks the server at the address for its process id: another program may have taken the port. It is an error
-// while the server reads its data.
-func (s *Server) processID(ctx context.Context) (int, error) {
+// serves asks the server at the address for its process id, since another program may have taken the port. The server
+// does not serve while it reads its data.
+func (s *Server) serves(ctx context.Context, p *daemon.Process) (bool, error) {
 	info, err := s.info(ctx, "default")
-	if err != nil {
-		return 0, err
-	}
-	if info["loading"] == "1" {
-		return 0, errors.New("it reads its data")
-	}
-	return strconv.Atoi(info["process_id"])
+	return err == nil && info["loading"] != "1" && info["process_id"] == strconv.Itoa(p.OS.Pid), nil
 }
 
 // info is a section of the server's INFO, without a client library.
@@ -306,4 +235,118 @@ func missing(program, why string) error {
 		remedy = "run: brew install redis"
 	}
 	return fmt.Errorf("%s 7 or newer is %w (%s); %s", program, ErrNotInstalled, why, remedy)
+}
+
+// Watched is a primary with a replica, watched by three sentinels: they make the replica the primary when they miss the
+// primary for a second.
+type Watched struct {
+	Name      string    // what the sentinels call them
+	Servers   []*Server // the first primary, its first replica
+	Sentinels []*Server
+}
+
+// StartWatched starts the servers, and returns when the replica follows the primary and every sentinel knows both and
+// the other sentinels.
+func StartWatched(ctx context.Context) (*Watched, error) {
+	w := &Watched{Name: "muster"}
+	if err := w.start(ctx); err != nil {
+		return nil, errors.Join(err, w.Stop())
+	}
+	return w, nil
+}
+
+func (w *Watched) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
+	defer cancel()
+	primary, err := Start(ctx, Options{})
+	if err != nil {
+		return err
+	}
+	w.Servers = append(w.Servers, primary)
+	replica, err := Start(ctx, Options{Extra: []string{"--replicaof", "127.0.0.1 " + strconv.Itoa(primary.port.Port)}})
+	if err != nil {
+		return err
+	}
+	w.Servers = append(w.Servers, replica)
+	if err := replica.awaitInfo(ctx, "replication", "master_link_status", "up"); err != nil {
+		return err
+	}
+	for range 3 {
+		s, err := w.startSentinel(ctx)
+		if err != nil {
+			return err
+		}
+		w.Sentinels = append(w.Sentinels, s)
+	}
+	known := fmt.Sprintf("name=%s,status=ok,address=%s,slaves=1,sentinels=3", w.Name, primary.Addr())
+	for _, s := range w.Sentinels {
+		if err := s.awaitInfo(ctx, "sentinel", "master0", known); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Watched) startSentinel(ctx context.Context) (*Server, error) {
+	program, err := locate(ctx, "redis-sentinel")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "redisserver-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{program: program, dir: dir, temporary: true, sentinel: true}
+	if s.port, err = daemon.ReservePort(0); err == nil {
+		err = s.port.AllowListen()
+	}
+	if err == nil {
+		conf := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %d 2\n"+
+			"sentinel down-after-milliseconds %[3]s 1000\nsentinel failover-timeout %[3]s 5000\n",
+			s.port.Port, dir, w.Name, w.Servers[0].port.Port)
+		err = os.WriteFile(filepath.Join(dir, "sentinel.conf"), []byte(conf), 0o600)
+	}
+	if err == nil {
+		err = s.Restart(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// awaitInfo waits until a line of the server's INFO has this value.
+func (s *Server) awaitInfo(ctx context.Context, section, name, value string) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		info, err := s.info(ctx, section)
+		if err == nil && info[name] == value {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			err := errors.Join(context.Cause(ctx), err)
+			return fmt.Errorf("redis at %s: %s is %q, want %q: %w", s.Addr(), name, info[name], value, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// SentinelAddrs are the host:port of the sentinels.
+func (w *Watched) SentinelAddrs() []string {
+	var addrs []string
+	for _, s := range w.Sentinels {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+// Stop stops all of them. A second Stop does nothing.
+func (w *Watched) Stop() error {
+	var errs []error
+	for _, s := range append(w.Sentinels, w.Servers...) {
+		errs = append(errs, s.Stop())
+	}
+	return errors.Join(errs...)
 }

@@ -1,17 +1,26 @@
 package zkserver
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/sha1"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf16"
 
 	"muster/dev/daemon"
@@ -315,4 +324,80 @@ func Refusing() (addr string, free func() error, err error) {
 		return "", nil, err
 	}
 	return daemon.Loopback(r.Port), r.Close, r.Refuse()
+}
+
+// Certs names PEM files for clients of an ensemble with TLS. The certificate is for localhost and 127.0.0.1. A client
+// with CertFile has the identity "CN=client" in ZooKeeper's scheme x509.
+type Certs struct {
+	CAFile, CertFile, KeyFile string
+
+	server string // key and certificate of the servers
+}
+
+// Config returns a client's TLS configuration with these files, for connections to "localhost".
+func (c Certs) Config() (*tls.Config, error) {
+	ca, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return nil, fmt.Errorf("%s: no certificate", c.CAFile)
+	}
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "localhost"}, nil
+}
+
+// makeCerts writes a new certificate into dir, signed by itself. The servers and the clients have it, and trust it.
+func makeCerts(dir string) (Certs, error) {
+	cert, key, err := issue("client")
+	if err != nil {
+		return Certs{}, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return Certs{}, err
+	}
+	at := filepath.Join(dir, "cert.pem")
+	c := Certs{CAFile: at, CertFile: at, KeyFile: filepath.Join(dir, "key.pem"), server: filepath.Join(dir, "server.pem")}
+	for path, text := range map[string][]byte{at: cert, c.KeyFile: key, c.server: slices.Concat(key, cert)} {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			return Certs{}, err
+		}
+	}
+	return c, nil
+}
+
+// issue creates a certificate and its key, in PEM.
+func issue(name string) (cert, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().AddDate(1, 0, 0),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:     []string{"localhost"},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		return nil, nil, err
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, nil, err
+	}
+	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), nil
 }

@@ -15,11 +15,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
+
+	"muster/dev/daemon"
 )
 
 const (
@@ -146,7 +151,7 @@ func (e *Ensemble) run(ctx context.Context, places []place, o Options, found ins
 	defer cancel()
 	results := make(chan error)
 	for _, s := range e.servers {
-		go func() { results <- s.start(ctx) }()
+		go func() { results <- s.Restart(ctx) }()
 	}
 	var first error
 	for range e.servers {
@@ -185,15 +190,7 @@ func (e *Ensemble) Leader(ctx context.Context) (int, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		answers := make(chan int)
-		for i, s := range e.servers {
-			go func() { answers <- leads(ctx, i, s) }()
-		}
-		leader := -1
-		for range e.servers {
-			leader = max(leader, <-answers)
-		}
-		if leader >= 0 {
+		if leader := slices.IndexFunc(e.servers, func(s *Server) bool { return s.leads(ctx) }); leader >= 0 {
 			return leader, nil
 		}
 		select {
@@ -204,14 +201,11 @@ func (e *Ensemble) Leader(ctx context.Context) (int, error) {
 	}
 }
 
-func leads(ctx context.Context, i int, s *Server) int {
+func (s *Server) leads(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	stat, err := s.Stat(ctx)
-	if mode := stat["Mode"]; err != nil || mode != "leader" && mode != "standalone" {
-		return -1
-	}
-	return i
+	return err == nil && (stat["Mode"] == "leader" || stat["Mode"] == "standalone")
 }
 
 // Stop kills the servers, waits until they have ended, and removes the directory if Start created it. A second Stop
@@ -233,7 +227,121 @@ func (e *Ensemble) freePorts() error {
 func (e *Ensemble) kill() error {
 	var errs []error
 	for _, s := range e.servers {
-		errs = append(errs, s.stop())
+		errs = append(errs, s.End())
 	}
 	return errors.Join(errs...)
+}
+
+const (
+	pollEvery = 10 * time.Millisecond
+	// The server never answers a connection that arrives while it opens its port, so the first attempts are short.
+	firstTimeout = 50 * time.Millisecond
+	probeTimeout = 300 * time.Millisecond
+)
+
+// errPortTaken means that another program has the port. Choose other ports and try again.
+var errPortTaken = errors.New("port is taken")
+
+// Server is one ZooKeeper server. Its address and its directory stay the same over restarts. Its methods may be called
+// concurrently.
+type Server struct {
+	addr string
+	dial dialer // for four-letter words: with TLS if clients use it
+	dir  string
+	java string
+	args []string
+
+	daemon.Service
+}
+
+// Addr is the host:port for clients. It stays the same over restarts.
+func (s *Server) Addr() string { return s.addr }
+
+// Pid is the process id of the latest run.
+func (s *Server) Pid() int { return s.Run().OS.Pid }
+
+// Stat is the answer to the four-letter word srvr: "Mode", "Zxid", "Connections", "Node count" and others. A paused
+// server answers only after Resume, so ctx should have a deadline.
+func (s *Server) Stat(ctx context.Context) (map[string]string, error) {
+	return askFields(ctx, s.dial, s.addr, "srvr", ":")
+}
+
+// Mntr is the answer to the four-letter word mntr: "zk_znode_count", "zk_watch_count", "zk_ephemerals_count" and
+// others. A paused server answers only after Resume, so ctx should have a deadline.
+func (s *Server) Mntr(ctx context.Context) (map[string]string, error) {
+	return askFields(ctx, s.dial, s.addr, "mntr", "\t")
+}
+
+// Restart kills the server if it runs, starts it again with the same data and addresses, and returns when it serves.
+// One server of three serves only if another one runs: to restart several, call Restart concurrently. If ctx ends
+// before the server serves, the server is killed.
+func (s *Server) Restart(ctx context.Context) error {
+	timeout := firstTimeout
+	serves := func(ctx context.Context, p *daemon.Process) (bool, error) {
+		if s.answers(ctx, &timeout) {
+			return true, nil
+		}
+		lines := p.Out.Lines(5)
+		if strings.Contains(lines, "BindException") || strings.Contains(lines, "Address already in use") {
+			return false, fmt.Errorf("%w:\n%s", errPortTaken, lines)
+		}
+		return false, nil
+	}
+	if err := s.Begin(ctx, serves, s.dir, s.java, s.args...); err != nil {
+		return fmt.Errorf("zookeeper at %s: %w", s.addr, err)
+	}
+	return nil
+}
+
+// answers reports whether this server answers. It checks the data directory in the answer, since another server may
+// have taken the port. If there is no answer in time, it doubles the timeout for the next call.
+func (s *Server) answers(ctx context.Context, timeout *time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, *timeout)
+	defer cancel()
+	answer, err := ask(ctx, s.dial, s.addr, "conf")
+	if ctx.Err() != nil {
+		*timeout *= 2
+	}
+	return err == nil && strings.Contains(answer, "dataDir="+filepath.Join(s.dir, "data")+"/")
+}
+
+// dialer is a net.Dialer or a tls.Dialer.
+type dialer interface {
+	DialContext(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// ask sends one of ZooKeeper's four-letter words and returns the answer. The server then closes the connection.
+func ask(ctx context.Context, d dialer, addr, word string) (string, error) {
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(conn)
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s %s: %w", addr, word, ctx.Err())
+	}
+	if err == nil && strings.Contains(string(answer), "not currently serving") {
+		err = fmt.Errorf("%s %s: server is up but not serving", addr, word)
+	}
+	return string(answer), err
+}
+
+// askFields splits each line of the answer at the separator.
+func askFields(ctx context.Context, d dialer, addr, word, separator string) (map[string]string, error) {
+	answer, err := ask(ctx, d, addr, word)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]string{}
+	for line := range strings.Lines(answer) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), separator); ok {
+			fields[key] = strings.TrimSpace(value)
+		}
+	}
+	return fields, nil
 }
