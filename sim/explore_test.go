@@ -229,10 +229,9 @@ func TestCrashedProcessDoesNothing(t *testing.T) {
 func TestConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &World{activity: make(chan struct{}, 1)}
-		c := newConn(w, &Process{proc: &process{}}, "")
-		c.server = &foreignEnd{c: c, foreign: &foreign{Foreign: Foreign{
+		c := newConn(w, &Process{proc: &process{}}, "", &foreign{Foreign: Foreign{
 			Frame: func(b []byte) int { return len(b) / 2 * 2 }, Label: func([]byte) string { return "" },
-		}}}
+		}})
 		c.SetReadDeadline(time.Now().Add(time.Second))
 		begun := time.Now()
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begun) != time.Second {

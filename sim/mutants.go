@@ -408,9 +408,9 @@ func opOf(op zkmodel.Op) string {
 	if op.Type == zkmodel.OpClose {
 		return "end of a session"
 	}
-	text := opName(op.Type) + " " + readable(op.Path)
+	text := op.Type.String() + " " + readable(op.Path)
 	if op.Flags&zkmodel.Sequential != 0 {
-		text = opName(op.Type) + " " + readable(numberAtEnd.ReplaceAllString(op.Path, "")) + "#"
+		text = op.Type.String() + " " + readable(numberAtEnd.ReplaceAllString(op.Path, "")) + "#"
 	}
 	if op.Version != -1 && (op.Type == zkmodel.OpCheck || op.Type == zkmodel.OpSetData || op.Type == zkmodel.OpDelete) {
 		text += "@v"

@@ -38,6 +38,7 @@ func (w *World) schedule(o Options, world func(*World), pick picker) outcome {
 	w.options, w.left, w.activity = o, o.Faults, make(chan struct{}, 1)
 	w.guarded, w.concerned, w.kinds = map[guard]bool{}, map[string]bool{}, map[string]string{}
 	w.server = zkmodel.New(zkmodel.Options{Applied: w.applied, Ignore: w.ignores})
+	w.zk = zooKeeper(w.server)
 	world(w)
 	w.runSetup()
 	if w.failed() == nil {

@@ -224,9 +224,7 @@ func (w *World) apply(c *conn) {
 	if !ok || c.over {
 		return
 	}
-	if !c.server.handle(m) {
-		c.end()
-	}
+	c.handle(m)
 }
 
 // deliver gives the oldest reply or event of a connection to the process.
@@ -264,7 +262,7 @@ func (w *World) tidy() {
 		}
 		if _, waits := c.request(); c.gone && !waits && !c.over {
 			c.over = true
-			c.server.lost()
+			c.lost()
 		}
 	}
 	w.conns = slices.DeleteFunc(w.conns, func(c *conn) bool { return c.gone && c.over })

@@ -23,6 +23,7 @@ import (
 type World struct {
 	options Options
 	server  *zkmodel.Server
+	zk      *foreign // which server is
 	setup   []func(context.Context, *zkconn.Session) error
 	setupAs []zkconn.Auth
 	procs   []*process
@@ -235,18 +236,17 @@ func (p *Process) Owns(s *zkconn.Session) {
 }
 
 func (p *Process) dialZK(context.Context, string) (net.Conn, error) {
-	return p.connect("", func(c *conn) serverEnd { return newZKEnd(c, p.world.server) })
+	return p.connect("", p.world.zk)
 }
 
 // connect makes a connection. name tells those to different servers apart.
-func (p *Process) connect(name string, open func(*conn) serverEnd) (net.Conn, error) {
+func (p *Process) connect(name string, to *foreign) (net.Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.crashed {
 		return nil, errCrashed
 	}
-	c := newConn(p.world, p, name)
-	c.server = open(c)
+	c := newConn(p.world, p, name, to)
 	p.world.mu.Lock()
 	defer p.world.mu.Unlock()
 	p.world.dialled = append(p.world.dialled, c)

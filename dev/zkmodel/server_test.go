@@ -173,7 +173,7 @@ func TestApplied(t *testing.T) {
 	want := []string{
 		`2 false ok: create /s-0000000000 "x" -1 3 ok true`,
 		`3 false bad version: delete /s-0000000000 "" 3 0 bad version true`,
-		`4 true no node: setData /s-0000000000 "y" 0 0 ok true create /n "" -1 0 ok false` +
+		`4 true no node: set /s-0000000000 "y" 0 0 ok true create /n "" -1 0 ok false` +
 			` check /none "" 2 0 no node false delete /n "" 0 0 another operation was refused false`,
 		`5 true ok: check /s-0000000000 "" 0 0 ok true`,
 		`6 false marshalling error:`,
@@ -195,7 +195,7 @@ func TestIgnore(t *testing.T) {
 	c := begin(t, s)
 	c.create("/a", 0)
 	guards := map[string]operation{
-		"check /a": check("/a", 9), "check /none": check("/none", -1), "setData /a": set("/a", "", 9),
+		"check /a": check("/a", 9), "check /none": check("/none", -1), "set /a": set("/a", "", 9),
 		"delete /b": remove("/b", 9),
 	}
 	for guard, o := range guards {

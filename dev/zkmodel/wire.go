@@ -238,14 +238,21 @@ const (
 	opError OpType = -1 // the result of an operation in a refused transaction
 )
 
+// String is how a trace of a simulation names an operation.
 func (t OpType) String() string {
-	names := map[OpType]string{
-		OpCreate: "create", OpDelete: "delete", OpExists: "exists", OpGetData: "getData", OpSetData: "setData",
-		OpGetACL: "getACL", OpSetACL: "setACL", OpGetChildren: "getChildren", OpSync: "sync", OpPing: "ping",
-		OpGetChildren2: "getChildren2", OpCheck: "check", OpMulti: "multi", OpCreate2: "create2", OpAuth: "auth",
-		OpSetWatches: "setWatches", OpClose: "close",
+	names := [...]string{ // no map: a simulation asks for each message
+		OpCreate: "create", OpDelete: "delete", OpExists: "exists", OpGetData: "get", OpSetData: "set",
+		OpGetACL: "getACL", OpSetACL: "setACL", OpGetChildren: "children", OpSync: "sync", OpPing: "ping",
+		OpGetChildren2: "children", OpCheck: "check", OpMulti: "multi", OpCreate2: "create", OpAuth: "auth",
+		OpSetWatches: "watches",
 	}
-	return cmp.Or(names[t], "op "+strconv.Itoa(int(t)))
+	if t > 0 && int(t) < len(names) && names[t] != "" {
+		return names[t]
+	}
+	if t == OpClose {
+		return "close"
+	}
+	return "op " + strconv.Itoa(int(t))
 }
 
 // Code is the error code of a reply; OK is none. Source: KeeperException.Code.
