@@ -129,10 +129,14 @@ func (p *process) letGo() error {
 	return nil
 }
 
-// bin is the directory of what the tests run: muster, clockmember (a member whose clock can be set), duty.
-var bin string
+// bin is the directory of what the tests run: muster, and clockmember, a member whose clock can be set. That and the
+// commands of duties are this binary, self: see beChild.
+var bin, self string
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+func TestMain(m *testing.M) {
+	beChild()
+	os.Exit(testMain(m))
+}
 
 func testMain(m *testing.M) int {
 	var err error
@@ -141,9 +145,14 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(bin)
-	if err := soak.Build(bin, map[string]string{
-		"muster": "../..", "clockmember": "./testdata/member", "duty": "./testdata/duty",
-	}); err != nil {
+	err = soak.Build(bin, map[string]string{"muster": "../.."})
+	if err == nil {
+		self, err = os.Executable()
+	}
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(bin, "clockmember"))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -198,7 +207,7 @@ func (w *world) create() {
 	rig.Create(w.t, store, w.group)
 	w.generation = rig.Look(w.t, store, w.group.Path()).Record.Generation
 	for _, d := range w.group.Duties {
-		if err := os.Symlink(filepath.Join(bin, "duty"), filepath.Join(w.dir, "duties", d.Name)); err != nil {
+		if err := os.Symlink(self, filepath.Join(w.dir, "duties", d.Name)); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -330,7 +339,7 @@ func (w *world) commandsOf(identity string) map[int]string {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		exe, err := os.Readlink(filepath.Join(dir, "exe"))
-		if err != nil || exe != filepath.Join(bin, "duty") {
+		if err != nil || exe != self {
 			continue
 		}
 		body, err := os.ReadFile(filepath.Join(dir, "environ"))
@@ -343,7 +352,8 @@ func (w *world) commandsOf(identity string) map[int]string {
 			vars[name] = value
 		}
 		var pid int
-		if _, err := fmt.Sscan(filepath.Base(dir), &pid); err != nil || vars["FAULTS_DIR"] != w.dir {
+		_, err = fmt.Sscan(filepath.Base(dir), &pid)
+		if err != nil || vars["FAULTS_DIR"] != w.dir || vars["MUSTER_DUTY"] == "" {
 			continue
 		}
 		if identity == "" || vars["MUSTER_IDENTITY"] == identity {
