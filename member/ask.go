@@ -264,9 +264,8 @@ func (q *request) ops(ctx context.Context, rec *resource.Record, record int32) (
 	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return nil, err
 	}
-	body, stat, err := q.s.Get(ctx, dir)
-	there := err == nil
-	if !there && !errors.Is(err, zkconn.ErrNoNode) {
+	body, stat, there, err := zkconn.IfThere(q.s.Get(ctx, dir))
+	if err != nil {
 		return nil, err
 	}
 	log, err := znode.DecodeAskLog(body)

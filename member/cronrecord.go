@@ -175,11 +175,8 @@ func (c *cron) lookAfter() {
 // loadCursor reads the cursor. One that cannot be read is as one of another schedule.
 func (c *cron) loadCursor() error {
 	c.cursor, c.state.Cursor = -1, ticks.Cursor{}
-	body, stat, err := c.m.session.Get(c.h.ctx, c.cursorPath())
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil
-	}
-	if err != nil {
+	body, stat, there, err := zkconn.IfThere(c.m.session.Get(c.h.ctx, c.cursorPath()))
+	if err != nil || !there {
 		return err
 	}
 	c.cursor = stat.Version
@@ -225,11 +222,8 @@ func recordPaths(folder string, names []string) (paths []string) {
 
 // readTick reads a record; nil if there is none. One that cannot be read is the zero record.
 func readTick(ctx context.Context, s zkstate.Source, path string) (*znode.TickRecord, error) {
-	body, _, err := s.Get(ctx, path)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil, nil
-	}
-	if err != nil {
+	body, _, there, err := zkconn.IfThere(s.Get(ctx, path))
+	if err != nil || !there {
 		return nil, err
 	}
 	record, err := znode.Decode[znode.TickRecord](body)

@@ -257,11 +257,8 @@ func (f *office) decideCrons(ctx context.Context, g group.Group, old znode.Assig
 // resumeCron sets the cursor of a cron whose pause ends. There is none if nobody has had it.
 func (f *office) resumeCron(ctx context.Context, d group.Duty) error {
 	at := znode.Cursor(f.m.root, f.m.Generation, d.Name)
-	body, stat, err := f.m.session.Get(ctx, at)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil
-	}
-	if err != nil {
+	body, stat, there, err := zkconn.IfThere(f.m.session.Get(ctx, at))
+	if err != nil || !there {
 		return err
 	}
 	cursor, err := znode.Decode[znode.TickCursor](body)

@@ -137,11 +137,8 @@ func (h *Hold) cleanOperations(ctx context.Context, but string) (open int, err e
 
 // readOpening reads the opening of an operation; nil if it is not open.
 func (h *Hold) readOpening(ctx context.Context, name string) (*znode.Opening, error) {
-	body, _, err := h.m.session.Get(ctx, h.operationAt(name))
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil, nil
-	}
-	if err != nil {
+	body, _, there, err := zkconn.IfThere(h.m.session.Get(ctx, h.operationAt(name)))
+	if err != nil || !there {
 		return nil, err
 	}
 	opening, err := znode.DecodeAny[znode.Opening](body)
@@ -510,11 +507,8 @@ func Operations(ctx context.Context, s *zkconn.Session, root, g, duty string) ([
 
 // readOperation describes an operation; nothing if it is not open.
 func readOperation(ctx context.Context, s *zkconn.Session, root, g, duty, name string) ([]OperationInfo, error) {
-	body, stat, err := s.Get(ctx, znode.Operation(root, g, duty, name))
-	if errors.Is(err, zkconn.ErrNoNode) || err == nil && len(body) == 0 {
-		return nil, nil
-	}
-	if err != nil {
+	body, stat, _, err := zkconn.IfThere(s.Get(ctx, znode.Operation(root, g, duty, name)))
+	if err != nil || len(body) == 0 {
 		return nil, err
 	}
 	info := OperationInfo{Name: name, Opened: stat.Ctime}

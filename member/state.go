@@ -89,14 +89,12 @@ func (h *Hold) changeState(ctx context.Context, value *znode.SavedValue, key str
 
 // stateOps are the operations that change a key as it is now.
 func (h *Hold) stateOps(ctx context.Context, value *znode.SavedValue, at, folder string) ([]zkconn.Op, error) {
-	old, _, err := h.m.session.Get(ctx, at)
-	there := !errors.Is(err, zkconn.ErrNoNode)
-	if there && err != nil {
+	old, _, there, err := zkconn.IfThere(h.m.session.Get(ctx, at))
+	if err != nil {
 		return nil, err
 	}
-	body, stat, err := h.m.session.Get(ctx, folder)
-	first := errors.Is(err, zkconn.ErrNoNode)
-	if !first && err != nil {
+	body, stat, counted, err := zkconn.IfThere(h.m.session.Get(ctx, folder))
+	if err != nil {
 		return nil, err
 	}
 	had, _ := znode.DecodeSaved(old) // what somebody wrote by hand was not counted
@@ -119,7 +117,7 @@ func (h *Hold) stateOps(ctx context.Context, value *znode.SavedValue, at, folder
 		return nil, err
 	}
 	set := zkconn.SetOp(folder, body, -1)
-	if first {
+	if !counted {
 		set = zkconn.CreateOp(folder, body, zkconn.Persistent, h.m.acl)
 	}
 	if value == nil {
@@ -139,9 +137,9 @@ func (h *Hold) checkRoom(ctx context.Context, total int64) error {
 		return err
 	}
 	sizes, err := zkstate.ForEach(ctx, duties, func(ctx context.Context, duty string) (int64, error) {
-		body, _, err := m.session.Get(ctx, znode.States(m.root, m.Generation, duty))
-		if duty == h.Duty || errors.Is(err, zkconn.ErrNoNode) {
-			return 0, nil
+		body, _, there, err := zkconn.IfThere(m.session.Get(ctx, znode.States(m.root, m.Generation, duty)))
+		if err != nil || !there || duty == h.Duty {
+			return 0, err
 		}
 		return znode.DecodeStateTotal(body).Bytes, err
 	})
@@ -210,11 +208,8 @@ func Keys(ctx context.Context, s *zkconn.Session, root, g, duty string) ([]KeyIn
 		return nil, err
 	}
 	found, err := zkstate.ForEach(ctx, names, func(ctx context.Context, key string) ([]KeyInfo, error) {
-		body, stat, err := s.Get(ctx, znode.State(root, g, duty, key))
-		if errors.Is(err, zkconn.ErrNoNode) {
-			return nil, nil
-		}
-		if err != nil {
+		body, stat, there, err := zkconn.IfThere(s.Get(ctx, znode.State(root, g, duty, key)))
+		if err != nil || !there {
 			return nil, err
 		}
 		v, broken := znode.DecodeSaved(body)

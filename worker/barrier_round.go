@@ -121,11 +121,8 @@ func (r *round) create(ctx context.Context, dir string, n int, version int32) er
 
 // floor reads the floor of a barrier; the version is -1 if nobody has made the barrier.
 func (m *Member) floor(ctx context.Context, name string) (floor int, version int32, err error) {
-	body, stat, err := m.session.Get(ctx, znode.BarrierFloor(m.Job.Root, m.Generation, name))
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return 0, -1, nil
-	}
-	if err != nil {
+	body, stat, there, err := zkconn.IfThere(m.session.Get(ctx, znode.BarrierFloor(m.Job.Root, m.Generation, name)))
+	if err != nil || !there {
 		return 0, -1, err
 	}
 	floor, err = znode.DecodeFloor(body)
@@ -175,10 +172,7 @@ type keptRound struct{ number, attempts int }
 
 // keptRounds lists the rounds that exist, ascending.
 func (m *Member) keptRounds(ctx context.Context, name string) ([]keptRound, error) {
-	names, _, err := m.session.Children(ctx, znode.BarrierFloor(m.Job.Root, m.Generation, name))
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil, nil
-	}
+	names, _, _, err := zkconn.IfThere(m.session.Children(ctx, znode.BarrierFloor(m.Job.Root, m.Generation, name)))
 	latest := map[int]int{}
 	for _, s := range names {
 		if number, attempt, err := znode.ParseAttempt(s); err == nil {
@@ -402,11 +396,8 @@ func (m *Member) clearAttempt(ctx context.Context, dir string, all bool) error {
 
 // clearFolder deletes a folder with all that is in it.
 func (m *Member) clearFolder(ctx context.Context, dir string) error {
-	names, _, err := m.session.Children(ctx, dir)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil
-	}
-	if err != nil {
+	names, _, there, err := zkconn.IfThere(m.session.Children(ctx, dir))
+	if err != nil || !there {
 		return err
 	}
 	for names := range slices.Chunk(names, clearBatch) {

@@ -282,11 +282,8 @@ func (m *Member) awaitValues(ctx context.Context, key string, ids []int) ([]Publ
 // value is nil if the worker has not published the key.
 func (m *Member) value(ctx context.Context, key string, id int) (*Published, error) {
 	path := znode.Data(m.Job.Root, m.Generation, id, key)
-	body, _, err := m.session.Get(ctx, path)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil, nil
-	}
-	if err != nil {
+	body, _, there, err := zkconn.IfThere(m.session.Get(ctx, path))
+	if err != nil || !there {
 		return nil, err
 	}
 	v, err := znode.DecodeValue(body)

@@ -383,7 +383,7 @@ func TestJoiningCostsTheSameForEachWorker(t *testing.T) {
 					requests += n
 				}
 			}
-			return all[zkserver.OpMulti] == 2 && all[zkserver.OpExists] == 3
+			return all[zkserver.OpMulti] == 2 && all[zkserver.OpGetData] == 4
 		})
 		return requests
 	}

@@ -172,7 +172,7 @@ func (m *Member) await(ctx context.Context, event <-chan struct{}) error {
 func (m *Member) start() *Member {
 	m.watchers.Go(func() {
 		delay := min(startDelay*time.Duration(m.Job.Workers), maxStartDelay)
-		if pause(m.watchCtx, delay+rand.N(delay)); m.watchCtx.Err() != nil {
+		if zkconn.Pause(m.watchCtx, delay+rand.N(delay)); m.watchCtx.Err() != nil {
 			return
 		}
 		m.watchers.Go(func() { m.follow(m.gate(), m.checkGate) })
@@ -215,28 +215,19 @@ func (m *Member) writeID() {
 // whose outcome is unknown: then follow checks again; or ErrDamaged: then it checks again when the part is back.
 func (m *Member) follow(path string, check func(zkconn.Stat, bool) error) {
 	for {
-		stat, exists, event, err := m.session.ExistsW(m.watchCtx, path)
-		if err == nil {
-			err = check(stat, exists)
-		}
-		if m.watchCtx.Err() != nil {
-			return
-		}
+		err := m.session.Follow(m.watchCtx, path, func(_ []byte, stat zkconn.Stat, exists bool) error {
+			return check(stat, exists)
+		})
 		switch {
-		case errors.Is(err, zkconn.ErrUnknown):
-			continue
-		case errors.Is(err, ErrDamaged):
-			if err = awaitPart(m.watchCtx, m.session, err); err == nil {
-				continue
-			}
-			return // the session's end, or ours
-		case err != nil:
-			m.end(err)
+		case m.watchCtx.Err() != nil:
 			return
-		}
-		select {
-		case <-event:
-		case <-m.watchCtx.Done():
+		case errors.Is(err, zkconn.ErrUnknown):
+		case errors.Is(err, ErrDamaged):
+			if awaitPart(m.watchCtx, m.session, err) != nil {
+				return // the session's end, or ours
+			}
+		default:
+			m.end(err)
 			return
 		}
 	}
@@ -497,7 +488,7 @@ func (m *Member) untilWritten(ctx context.Context, write func() error) error {
 			return fmt.Errorf("%w: %w", errAgain, err)
 		case errors.Is(err, errAgain):
 			wait = min(wait+writePause, maxWritePause)
-			pause(ctx, rand.N(wait)) // the next attempt says if ctx has ended
+			zkconn.Pause(ctx, rand.N(wait)) // the next attempt says if ctx has ended
 		case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused):
 			return m.gone(ctx, m.session, missingPart(refused))
 		}
@@ -508,13 +499,3 @@ func (m *Member) untilWritten(ctx context.Context, write func() error) error {
 // writePause, for each attempt so far, is how long a member waits at most before it tries a transaction again that
 // others were in the way of.
 const writePause, maxWritePause = 5 * time.Millisecond, 500 * time.Millisecond
-
-// pause waits for a time, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}

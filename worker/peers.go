@@ -130,11 +130,8 @@ func (m *Member) describe(ctx context.Context, names []string) ([]Worker, error)
 
 // readLive reads one live znode. It is nil if there is none, or if it is not a member's.
 func (m *Member) readLive(ctx context.Context, identity string) (*Worker, error) {
-	body, stat, err := m.session.Get(ctx, znode.Live(m.Job.Root, m.Job.Name, identity))
-	switch {
-	case errors.Is(err, zkconn.ErrNoNode), err == nil && stat.EphemeralOwner == 0:
-		return nil, nil
-	case err != nil:
+	body, stat, _, err := zkconn.IfThere(m.session.Get(ctx, znode.Live(m.Job.Root, m.Job.Name, identity)))
+	if err != nil || stat.EphemeralOwner == 0 {
 		return nil, err
 	}
 	worker := Worker{Identity: identity}

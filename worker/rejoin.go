@@ -56,14 +56,13 @@ func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, er
 	if err := s.Sync(ctx, m.by()); err != nil {
 		return nil, err
 	}
-	claim, stat, err := readClaim(ctx, s, m.by())
-	gone := errors.Is(err, zkconn.ErrNoNode)
-	if err != nil && !gone {
+	claim, stat, there, err := zkconn.IfThere(readClaim(ctx, s, m.by()))
+	if err != nil {
 		return nil, err
 	}
 	left := m.unconfirmed != nil && claim.Nonce == m.unconfirmed.Nonce
 	completed := left && m.unconfirmed.State == znode.Done
-	if gone && m.unconfirmed != nil && m.unconfirmed.State == znode.Done {
+	if !there && m.unconfirmed != nil && m.unconfirmed.State == znode.Done {
 		if completed, err = m.allCompleted(ctx, s); err != nil {
 			return nil, err
 		}
@@ -76,7 +75,7 @@ func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, er
 			return nil, fmt.Errorf("%w: %w", done, err)
 		}
 		return nil, done
-	case gone:
+	case !there:
 		return nil, m.gone(ctx, s, m.by())
 	case stat.Version != m.version && !left && !rejoined:
 		return nil, m.replaced()

@@ -495,10 +495,7 @@ func (r *Reader) inboxes(ctx context.Context, root, generation string, s *groupS
 		s.Waiting += len(names)
 		found, err := ForEach(ctx, names[:min(len(names), maxRequests)],
 			func(ctx context.Context, name string) (request, error) {
-				body, stat, err := r.source.Get(ctx, resource.Join(dir, name))
-				if errors.Is(err, zkconn.ErrNoNode) {
-					return request{}, nil
-				}
+				body, stat, _, err := zkconn.IfThere(r.source.Get(ctx, resource.Join(dir, name)))
 				return decodeRequest(dir == znode.Asks(root, generation), body, stat), err
 			})
 		if err != nil {

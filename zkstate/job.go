@@ -241,8 +241,8 @@ func (r *Reader) MostWorkers(ctx context.Context, jobPath string) (all []Worker,
 
 // recheckLive reads the live workers again: some may have joined after they were read first.
 func (r *Reader) recheckLive(ctx context.Context, jobPath string, workers map[string]Worker) error {
-	now, _, err := r.source.Children(ctx, jobPath)
-	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+	now, err := r.children(ctx, jobPath)
+	if err != nil {
 		return err
 	}
 	for _, name := range now {
@@ -331,10 +331,7 @@ func (r *Reader) readChildren(ctx context.Context, dir string) ([]entry, error) 
 // readMost reads n children of dir and a few more, those that are wanted before others, and returns how many it left
 // out.
 func (r *Reader) readMost(ctx context.Context, dir string, n int, wanted func(string) bool) ([]entry, int, error) {
-	names, _, err := r.source.Children(ctx, dir)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil, 0, nil
-	}
+	names, err := r.children(ctx, dir)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -110,11 +110,8 @@ func (r *Reader) Holder(ctx context.Context, stack string) (h znode.Mark, ok boo
 
 // Ensemble is the random id of the ensemble; empty before its first apply.
 func (r *Reader) Ensemble(ctx context.Context) (string, error) {
-	body, _, err := r.source.Get(ctx, znode.Ensemble(r.home))
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return "", nil
-	}
-	if err != nil {
+	body, _, there, err := zkconn.IfThere(r.source.Get(ctx, znode.Ensemble(r.home)))
+	if err != nil || !there {
 		return "", err
 	}
 	if znode.CheckToken(string(body)) != nil {
@@ -180,11 +177,8 @@ func (s *Store) createOnce(ctx context.Context, path string, body []byte) error 
 // holds returns a function that reports whether a znode has this body.
 func (s *Store) holds(ctx context.Context, path string, body []byte) func() (bool, error) {
 	return func() (bool, error) {
-		found, _, err := s.session.Get(ctx, path)
-		if errors.Is(err, zkconn.ErrNoNode) {
-			return false, nil
-		}
-		return bytes.Equal(found, body), err
+		found, _, there, err := zkconn.IfThere(s.session.Get(ctx, path))
+		return there && bytes.Equal(found, body), err
 	}
 }
 

@@ -226,14 +226,11 @@ var ErrNotOwn = errors.New("the record names a generation that is not its own")
 // generation that does not exist, or whose copy of the Record was changed, is no error here.
 func CheckOwn(ctx context.Context, s Source, rec *resource.Record) error {
 	id, k := rec.Declaration.ID(), Kind{Kind: rec.Declaration.Kind()}
-	held, _, err := s.Get(ctx, znode.Run(id.Root, rec.Generation))
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil
-	}
-	r := Reader{kinds: []Kind{k}}
-	if err != nil {
+	held, _, there, err := zkconn.IfThere(s.Get(ctx, znode.Run(id.Root, rec.Generation)))
+	if err != nil || !there {
 		return err
 	}
+	r := Reader{kinds: []Kind{k}}
 	if lost, _ := r.wrongWith(k, id.Path(), held, rec); lost == resource.PartReference {
 		return fmt.Errorf("%s: %w", id.Path(), ErrNotOwn)
 	}

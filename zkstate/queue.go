@@ -3,7 +3,6 @@ package zkstate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -92,18 +91,15 @@ func (r *Reader) countOpen(ctx context.Context, folder string) (int, error) {
 
 // queueHealth reads what is amiss; nil if nobody who is still there has looked, or if it cannot be decoded.
 func (r *Reader) queueHealth(ctx context.Context, root, g string) (*znode.Health, error) {
-	body, _, err := r.source.Get(ctx, znode.QueueHealth(root, g))
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return nil, nil
-	}
-	if err != nil {
+	body, _, there, err := zkconn.IfThere(r.source.Get(ctx, znode.QueueHealth(root, g)))
+	if err != nil || !there {
 		return nil, err
 	}
 	h, bad := znode.DecodeAny[znode.Health](body)
 	if h == nil || bad != nil {
 		return nil, nil
 	}
-	there, err := r.exists(znode.SeatAt(root, g, h.Seat))(ctx)
+	there, err = r.exists(znode.SeatAt(root, g, h.Seat))(ctx)
 	if err != nil || !there {
 		return nil, err
 	}

@@ -90,8 +90,8 @@ func read[T any](ctx context.Context, s *Session, op, path string, f func(*zk.Co
 		}
 		switch outcome, why := outcomeOf(err); outcome {
 		case interrupted:
-		case notSent:
-			pause(ctx)
+		case notSent: // the server may be overloaded
+			Pause(ctx, shortestPause)
 		case sessionGone:
 			s.end(why)
 			return v, &Error{op, path, why}
@@ -101,9 +101,9 @@ func read[T any](ctx context.Context, s *Session, op, path string, f func(*zk.Co
 	}
 }
 
-// pause waits a moment before a request is repeated, since the server may be overloaded.
-func pause(ctx context.Context) {
-	t := time.NewTimer(shortestPause)
+// Pause waits for a time, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -114,17 +114,17 @@ func pause(ctx context.Context) {
 // write runs f. It repeats f only if the server has certainly not executed it. size is the size of the encoded request,
 // in bytes.
 func write[T any](
-	ctx context.Context, s *Session, op, path string, size int, f func(*zk.Conn) (T, error),
+	ctx context.Context, s *Session, op Op, size int, f func(*zk.Conn) (T, error),
 ) (v T, err error) {
 	if most := s.cfg.maxRequest(); size > most {
-		return v, &Error{op, path, fmt.Errorf("%w: %d bytes in one request, at most %d", ErrTooLarge, size, most)}
+		return v, &Error{op.name, op.path, fmt.Errorf("%w: %d bytes in one request, at most %d", ErrTooLarge, size, most)}
 	}
 	for {
 		if err := s.acquire(ctx); err != nil {
 			if !errors.Is(err, ErrSessionLost) {
 				err = fmt.Errorf("%w: %w", ErrNotSent, err)
 			}
-			return v, &Error{op, path, err}
+			return v, &Error{op.name, op.path, err}
 		}
 		got, done, err := run(ctx, s, f)
 		if err == nil {
@@ -136,19 +136,19 @@ func write[T any](
 			if s.ctx.Err() != nil {
 				cause = errors.New("the session ended")
 			}
-			return v, &Error{op, path, fmt.Errorf("%w: %w", ErrUnknown, cause)}
+			return v, &Error{op.name, op.path, fmt.Errorf("%w: %w", ErrUnknown, cause)}
 		}
 		outcome, why := outcomeOf(err)
 		switch outcome {
 		case notSent:
-			pause(ctx)
+			Pause(ctx, shortestPause)
 			continue
 		case interrupted, unclear:
 			why = fmt.Errorf("%w: %v", ErrUnknown, why)
 		case sessionGone:
 			s.end(why)
 		}
-		return got, &Error{op, path, why}
+		return got, &Error{op.name, op.path, why}
 	}
 }
 
@@ -215,6 +215,14 @@ func get(path string) func(*zk.Conn) (found[[]byte], error) {
 		data, stat, err := c.Get(path)
 		return found[[]byte]{nilIfEmpty(data), statOf(stat)}, err
 	}
+}
+
+// IfThere is what a read of a znode has found. There is false, without an error, if the znode does not exist.
+func IfThere[T any](v T, stat Stat, err error) (_ T, _ Stat, there bool, _ error) {
+	if errors.Is(err, ErrNoNode) {
+		return v, stat, false, nil
+	}
+	return v, stat, err == nil, err
 }
 
 // Exists reports whether the znode exists. It needs no permission.
@@ -317,79 +325,59 @@ const (
 
 // Op is one operation of a transaction.
 type Op struct {
-	name    string
-	path    string
-	data    []byte
-	version int32
-	mode    Mode
-	acl     []ACL
+	name, path string
+	request    any // the library's
+	more       int // bytes on the wire besides the path and a version or flags
 }
 
 // CheckOp requires that the znode has this version of its data; -1 requires only that it exists.
-func CheckOp(path string, version int32) Op { return Op{name: "check", path: path, version: version} }
+func CheckOp(path string, version int32) Op {
+	return Op{name: "check", path: path, request: &zk.CheckVersionRequest{Path: path, Version: version}}
+}
 
 // CreateOp creates a znode.
 func CreateOp(path string, data []byte, mode Mode, acl []ACL) Op {
-	return Op{name: "create", path: path, data: data, mode: mode, acl: acl}
+	more := 4 + len(data) + 4
+	for _, a := range acl {
+		more += 4 + 4 + len(a.Scheme) + 4 + len(a.ID)
+	}
+	return Op{"create", path, &zk.CreateRequest{Path: path, Data: notNull(data), Acl: acl, Flags: int32(mode)}, more}
 }
 
 // SetOp replaces the data of a znode that has this version.
 func SetOp(path string, data []byte, version int32) Op {
-	return Op{name: "set", path: path, data: data, version: version}
+	return Op{"set", path, &zk.SetDataRequest{Path: path, Data: notNull(data), Version: version}, 4 + len(data)}
 }
 
 // DeleteOp deletes a znode that has this version and no children.
 func DeleteOp(path string, version int32) Op {
-	return Op{name: "delete", path: path, version: version}
+	return Op{name: "delete", path: path, request: &zk.DeleteRequest{Path: path, Version: version}}
 }
 
-// request is the library's request for the operation.
-func (o Op) request() any {
-	data := o.data
+// notNull is data, and never ZooKeeper's null data, see nilIfEmpty.
+func notNull(data []byte) []byte {
 	if data == nil {
-		data = []byte{} // never ZooKeeper's null data, see nilIfEmpty
+		return []byte{}
 	}
-	switch o.name {
-	case "create":
-		return &zk.CreateRequest{Path: o.path, Data: data, Acl: o.acl, Flags: o.mode.flags()}
-	case "set":
-		return &zk.SetDataRequest{Path: o.path, Data: data, Version: o.version}
-	case "delete":
-		return &zk.DeleteRequest{Path: o.path, Version: o.version}
-	}
-	return &zk.CheckVersionRequest{Path: o.path, Version: o.version}
+	return data
 }
 
 // Size is the number of bytes of o on the wire. Strings, data and lists have a length of 4 bytes before them.
-func (o Op) Size() int {
-	n := 4 + len(o.path) + 4 // version or flags
-	switch o.name {
-	case "set":
-		n += 4 + len(o.data)
-	case "create":
-		n += 4 + len(o.data) + 4
-		for _, a := range o.acl {
-			n += 4 + 4 + len(a.Scheme) + 4 + len(a.ID)
-		}
-	}
-	return n
-}
+func (o Op) Size() int { return 4 + len(o.path) + 4 + o.more }
 
 // Create creates a znode and returns its path. With a sequential mode the path ends in the number.
 func (s *Session) Create(ctx context.Context, path string, data []byte, mode Mode, acl []ACL) (string, error) {
 	op := CreateOp(path, data, mode, acl)
-	return write(ctx, s, "create", path, requestHeader+op.Size(), func(c *zk.Conn) (string, error) {
-		r := op.request().(*zk.CreateRequest)
-		return c.Create(r.Path, r.Data, r.Flags, r.Acl)
+	return write(ctx, s, op, requestHeader+op.Size(), func(c *zk.Conn) (string, error) {
+		return c.Create(path, notNull(data), int32(mode), acl)
 	})
 }
 
 // Set replaces the data of a znode that has this version; -1 means any version.
 func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
 	op := SetOp(path, data, version)
-	return write(ctx, s, "set", path, requestHeader+op.Size(), func(c *zk.Conn) (Stat, error) {
-		r := op.request().(*zk.SetDataRequest)
-		stat, err := c.Set(r.Path, r.Data, r.Version)
+	return write(ctx, s, op, requestHeader+op.Size(), func(c *zk.Conn) (Stat, error) {
+		stat, err := c.Set(path, notNull(data), version)
 		return statOf(stat), err
 	})
 }
@@ -397,7 +385,7 @@ func (s *Session) Set(ctx context.Context, path string, data []byte, version int
 // Delete deletes a znode that has this version and no children.
 func (s *Session) Delete(ctx context.Context, path string, version int32) error {
 	op := DeleteOp(path, version)
-	_, err := write(ctx, s, "delete", path, requestHeader+op.Size(), func(c *zk.Conn) (struct{}, error) {
+	_, err := write(ctx, s, op, requestHeader+op.Size(), func(c *zk.Conn) (struct{}, error) {
 		return struct{}{}, c.Delete(path, version)
 	})
 	return err
@@ -419,13 +407,13 @@ func (s *Session) MultiWithin(ctx context.Context, limit time.Duration, ops ...O
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	size := requestHeader + opHeader
+	all, size := Op{name: "multi", path: ops[0].path}, requestHeader+opHeader
 	requests := make([]any, len(ops))
 	for i, o := range ops {
 		size += opHeader + o.Size()
-		requests[i] = o.request()
+		requests[i] = o.request
 	}
-	answers, err := write(ctx, s, "multi", ops[0].path, size, func(c *zk.Conn) ([]zk.MultiResponse, error) {
+	answers, err := write(ctx, s, all, size, func(c *zk.Conn) ([]zk.MultiResponse, error) {
 		if s.Silence() >= limit {
 			return nil, ErrSilent
 		}
@@ -456,27 +444,15 @@ func failedOp(ops []Op, answers []zk.MultiResponse, whole error) error {
 }
 
 // Mode says whether a znode ends with its session, and whether the server appends ten digits to its name.
-type Mode int
+type Mode int32
 
 // The modes. An ephemeral znode ends with the session that created it.
 const (
-	Persistent Mode = iota
-	Ephemeral
-	PersistentSequential
-	EphemeralSequential
+	Persistent           Mode = zk.FlagPersistent
+	Ephemeral            Mode = zk.FlagEphemeral
+	PersistentSequential Mode = zk.FlagSequence
+	EphemeralSequential  Mode = zk.FlagEphemeralSequential
 )
-
-func (m Mode) flags() int32 {
-	switch m {
-	case Ephemeral:
-		return zk.FlagEphemeral
-	case PersistentSequential:
-		return zk.FlagSequence
-	case EphemeralSequential:
-		return zk.FlagEphemeralSequential
-	}
-	return 0
-}
 
 // Permissions of an ACL. Combine them with |.
 const (

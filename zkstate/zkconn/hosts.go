@@ -157,12 +157,7 @@ func (h *hosts) current() endpoint { return h.round[h.at] }
 func (h *hosts) pause() {
 	most := min(h.maxPause, shortestPause<<min(h.rounds, 10))
 	h.rounds++
-	t := time.NewTimer(h.jitter(most))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-h.ctx.Done():
-	}
+	Pause(h.ctx, h.jitter(most))
 }
 
 // resolve starts a new round. It keeps the old addresses of a name for which the name service does not answer.
