@@ -178,10 +178,7 @@ func (p *process) memberIdentity(o memberOptions) (c member.Config, err error) {
 	}
 	c = member.Config{
 		Root: o.root, Group: o.group, Identity: identity, Version: o.version, Address: o.address,
-		NotReady: o.ready == "explicit", Waiting: p.waitingFor,
-	}
-	if o.takeover == "fail" {
-		c.Takeover = member.TakeoverFail
+		NotReady: o.ready == "explicit", FailHeld: o.takeover == "fail", Waiting: p.waitingFor,
 	}
 	return c, nil
 }

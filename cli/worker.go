@@ -181,9 +181,7 @@ func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
 		}
 	}
 	c.Run = run
-	if o.takeover == "fail" {
-		c.Takeover = worker.TakeoverFail
-	}
+	c.FailHeld = o.takeover == "fail"
 	return c, nil
 }
 

@@ -21,20 +21,11 @@ type Config struct {
 	Identity  string       // stable across restarts of the same worker; see Identify
 	Info      znode.Worker // the address its peers reach it at; its ID is ignored
 	Run       string       // name of this run, if it has one: a run that has completed is not joined again
-	Takeover  Takeover
+	FailHeld  bool         // do not wait for the end of another process that holds the identity: ErrHeld
 	// Waiting, unless nil, is called when Join begins to wait: for what, and how long at most. It is called again
 	// when Join waits for something else.
 	Waiting func(what string)
 }
-
-// Takeover says what Join does if another process holds the identity.
-type Takeover int
-
-// TakeoverWait waits until the other process is no longer live. TakeoverFail fails at once with ErrHeld.
-const (
-	TakeoverWait Takeover = iota
-	TakeoverFail
-)
 
 // The errors of Join, besides those of the session.
 var (
@@ -561,9 +552,9 @@ func (j *join) takeOver(ctx context.Context, id int, old znode.Claim, version in
 	return newMember(j, id, claim, results[1].Stat.Version), nil
 }
 
-// awaitHolder waits until the older process that is live as this identity has ended, or fails if Takeover says so.
+// awaitHolder waits until the older process that is live as this identity has ended.
 func (j *join) awaitHolder(ctx context.Context) error {
-	if j.c.Takeover == TakeoverFail {
+	if j.c.FailHeld {
 		return ErrHeld
 	}
 	_, exists, event, err := j.s.ExistsW(ctx, j.live())
@@ -675,11 +666,8 @@ func (j *join) full(ctx context.Context) error {
 
 // vacancy describes a worker that is not live and may come back. It is empty for one that has completed.
 func (j *join) vacancy(ctx context.Context, identity string) (string, error) {
-	body, stat, err := j.s.Get(ctx, znode.ByIdentity(j.job.Root, j.rec.Generation, identity))
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return "", nil
-	}
-	if err != nil {
+	body, stat, there, err := zkconn.IfThere(j.s.Get(ctx, znode.ByIdentity(j.job.Root, j.rec.Generation, identity)))
+	if err != nil || !there {
 		return "", err
 	}
 	claim, err := znode.Decode[znode.Claim](body)

@@ -500,14 +500,14 @@ func TestRejoinKeepsTheID(t *testing.T) {
 }
 
 // TestTakeover: a worker whose identity is live says at once what it waits for, and joins when the other is gone. With
-// TakeoverFail it fails at once.
+// FailHeld it fails at once.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	j, _ := newJob(t, 1)
 	s := dial(t)
 	old := joinIn(t, s, config(j, "w0"))
 	c := config(j, "w0")
-	c.Takeover = worker.TakeoverFail
+	c.FailHeld = true
 	if _, err := worker.Join(t.Context(), dial(t), c); !errors.Is(err, worker.ErrHeld) {
 		t.Errorf("told to fail: %v", err)
 	}

@@ -70,10 +70,8 @@ func RunMember(ctx context.Context, c MemberConfig) Result {
 			joinLimit: group.Default().Timeouts.Join, waiting: c.Member.Waiting,
 		}),
 		take: r.take, joined: c.Joined, work: r.doDuties, killAll: make(chan struct{}),
-		again: func(error, bool) bool { return c.OnLoss != LossStop },
-		refused: func(err error) bool {
-			return errors.Is(err, member.ErrHeld) && c.Member.Takeover == member.TakeoverFail
-		},
+		again:   func(error, bool) bool { return c.OnLoss != LossStop },
+		refused: func(err error) bool { return errors.Is(err, member.ErrHeld) && c.Member.FailHeld },
 	}
 	return r.run(ctx, r.healthOf(), true, r.join, r.asMember)
 }
@@ -84,9 +82,7 @@ func (r *memberRun) take(
 	c := r.c.Member
 	r.note(func() { c.NotReady = c.NotReady && !r.saysReady })
 	c.MaxSilence = (&lease{session: s}).limit()
-	if again {
-		c.Takeover = member.TakeoverWait
-	}
+	c.FailHeld = c.FailHeld && !again
 	if m, err = member.Join(ctx, s, c); err == nil {
 		session = m.Group().Timeouts.Session
 	}

@@ -303,7 +303,7 @@ func (ms *membership) join(ctx context.Context) error {
 		}
 		path := resource.Join(ms.c.Worker.Root, ms.c.Worker.Job)
 		ms.Log.Warn("the session is lost; joining again", "job", path, "reason", err)
-		ms.c.Worker.Takeover = worker.TakeoverWait // the process that holds the identity may be this one
+		ms.c.Worker.FailHeld = false // the process that holds the identity may be this one
 	}
 }
 

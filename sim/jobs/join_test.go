@@ -38,17 +38,11 @@ func joinHandWorld(w *sim.World) {
 func (k *jobs) joins() {
 	for _, c := range []struct {
 		name, identity string
-		takeover       worker.Takeover
-	}{
-		{"a1", "a", worker.TakeoverWait}, {"a2", "a", worker.TakeoverFail}, {"b", "b", worker.TakeoverWait},
-		{"c", "c", worker.TakeoverWait},
-	} {
+		failHeld       bool
+	}{{"a1", "a", false}, {"a2", "a", true}, {"b", "b", false}, {"c", "c", false}} {
 		k.Process("p-"+c.name, 1, func(p *sim.Process) error {
-			takeover := c.takeover
-			if p.Life() > 0 { // a life before may still hold what nobody else would take back
-				takeover = worker.TakeoverWait
-			}
-			m, err := k.join(p, worker.Config{Identity: c.identity, Takeover: takeover})
+			failHeld := c.failHeld && p.Life() == 0 // a life before may still hold what nobody else would take back
+			m, err := k.join(p, worker.Config{Identity: c.identity, FailHeld: failHeld})
 			if err != nil {
 				return endsWell(err)
 			}
@@ -354,7 +348,7 @@ func (k *jobs) take(p *sim.Process, identity string) (*member, error) {
 		if err != nil {
 			return nil, err
 		}
-		m, err := k.join(p, worker.Config{Identity: identity, Takeover: worker.TakeoverFail})
+		m, err := k.join(p, worker.Config{Identity: identity, FailHeld: true})
 		if !errors.Is(err, worker.ErrHeld) {
 			return m, err
 		}
