@@ -79,7 +79,7 @@ func floorPlan() map[string]room {
 		"zkstate/election": {ours: []string{"zkstate/zkconn"}},
 		"zkstate": {
 			ours: []string{
-				"resource/...", "plan", "apply/history", "view", "zkstate/election", "zkstate/zkconn", "zkstate/znode",
+				"resource/...", "plan", "apply/history", "text", "view", "zkstate/election", "zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{sync},
 		},

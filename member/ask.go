@@ -230,9 +230,10 @@ func (q *request) checkRun(ctx context.Context, rec *resource.Record) error {
 		select {
 		case <-changed:
 			return errAgain
-		case <-after(ctx, damageCheck):
-			return fmt.Errorf("%w: what the duty has left is being deleted: try again", ErrNotOpen)
+		case <-ctx.Done():
+		case <-time.After(damageCheck):
 		}
+		return fmt.Errorf("%w: what the duty has left is being deleted: try again", ErrNotOpen)
 	}
 	folder := znode.Nows(q.root, q.generation, q.duty)
 	names, _, err := q.s.Children(ctx, folder)

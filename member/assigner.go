@@ -358,7 +358,7 @@ func (m *Member) awaitSilence(ctx context.Context, seat string) *silence {
 		default:
 			noted = f.changed(o)
 		}
-		<-after(ctx, time.Duration(o.group.Timeouts.Session))
+		zkconn.Pause(ctx, time.Duration(o.group.Timeouts.Session))
 	}
 	return nil
 }
@@ -581,7 +581,7 @@ func (f *office) wakeAt(ctx context.Context, event <-chan struct{}, later time.D
 		case <-ctx.Done():
 			return
 		}
-		<-after(ctx, later)
+		zkconn.Pause(ctx, later)
 		select {
 		case f.wake <- struct{}{}:
 		default: // it will look anyway

@@ -462,7 +462,7 @@ func (c *cron) resignation() *znode.Resignation {
 func (c *cron) refused(d ticks.Decision, o orders, err error) error {
 	const most = 3 // refusals without a pause
 	if c.tries++; c.tries > most {
-		<-after(c.h.ctx, time.Second)
+		zkconn.Pause(c.h.ctx, time.Second)
 	}
 	switch {
 	case c.h.ctx.Err() != nil:
@@ -483,7 +483,7 @@ func (c *cron) refused(d ticks.Decision, o orders, err error) error {
 		select { // its watch tells
 		case <-o.changed:
 		case <-c.h.ctx.Done():
-		case <-after(c.h.ctx, time.Second):
+		case <-time.After(time.Second):
 		}
 	case refusedAt(err, c.m.seat.RecordPath(), zkconn.ErrNoNode), refusedAt(err, c.m.seat.Path, zkconn.ErrNoNode),
 		refusedAt(err, znode.NewResigned(c.m.root, c.m.Generation), zkconn.ErrNoNode):

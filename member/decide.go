@@ -20,9 +20,6 @@ import (
 	"muster/zkstate/znode"
 )
 
-// firstPause is how long a member that gave a duty up waits before it can get it again. It doubles each time.
-const firstPause, maxPause = time.Second, 5 * time.Minute
-
 // decide makes the best roster and writes what is different. next is when it must be made again, though nothing
 // happens; 0 is never.
 func (f *office) decide(ctx context.Context, o orders) (next time.Duration, err error) {
@@ -156,7 +153,7 @@ func (f *office) takeIn(g group.Group, in *roster.Input) answers {
 	return answered
 }
 
-// remember notes that a member gave a duty up.
+// remember notes that a member gave a duty up: it waits before it can get it again, longer each time.
 func (f *office) remember(r znode.Resignation) {
 	if f.memory.Failures[r.Duty] == nil {
 		f.memory.Failures[r.Duty] = map[string]znode.Failure{}
@@ -166,11 +163,7 @@ func (f *office) remember(r znode.Resignation) {
 	if r.Blame {
 		failure.Count++
 	}
-	pause := firstPause
-	for range min(failure.Tries, 30) - 1 {
-		pause = min(2*pause, maxPause)
-	}
-	failure.Until, failure.Because = f.now().Add(pause).UnixMilli(), shorten(r.Because)
+	failure.Until, failure.Because = f.now().Add(ticks.Delay(failure.Tries)).UnixMilli(), shorten(r.Because)
 	f.memory.Failures[r.Duty][r.Seat] = failure
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"muster/resource"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -41,8 +43,8 @@ type Hold struct {
 	end          context.CancelCauseFunc
 	watched      chan struct{}         // closed when watch has returned
 	ending       atomic.Pointer[Event] // how this process is giving the duty back; nil: it is not
-	saving       turn                  // of who changes state
-	opening      turn                  // of who opens, closes or aborts an operation
+	saving       *semaphore.Weighted   // 1: who changes state
+	opening      *semaphore.Weighted   // 1: who opens, closes or aborts an operation
 	runners      sync.Map              // names of the operations that this process has opened
 }
 
@@ -171,7 +173,7 @@ func (m *Member) findTake(
 func (m *Member) newHold(duty string, epoch int64, version int32) *Hold {
 	h := &Hold{
 		Duty: duty, Epoch: epoch, m: m, version: version,
-		watched: make(chan struct{}), saving: newTurn(), opening: newTurn(),
+		watched: make(chan struct{}), saving: semaphore.NewWeighted(1), opening: semaphore.NewWeighted(1),
 	}
 	h.handOver, h.tellHandOver = context.WithCancel(context.Background())
 	h.ctx, h.end = context.WithCancelCause(m.ctx)
@@ -331,13 +333,6 @@ func refusedAt(err error, path string, reason error) bool {
 	return errors.As(err, &refused) && refused.Path == path && errors.Is(err, reason)
 }
 
-// after is closed after d, or when ctx ends.
-func after(ctx context.Context, d time.Duration) <-chan struct{} {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	context.AfterFunc(ctx, cancel)
-	return ctx.Done()
-}
-
 // What a holder writes below its duty. Every function here is guarded by write: nothing is written by a process that
 // does not hold the duty any more.
 
@@ -418,22 +413,6 @@ func (m *Member) leaves(ctx context.Context, at string, depth, most int, paths [
 	}
 	return append(paths, at), nil
 }
-
-// turn is a lock whose wait ends with a context.
-type turn chan struct{}
-
-func newTurn() turn { return make(turn, 1) }
-
-func (t turn) take(ctx context.Context) error {
-	select {
-	case t <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (t turn) pass() { <-t }
 
 // A member that gives up a duty which the assigner gave it tells the assigner so. It writes
 //

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"muster/resource"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -50,11 +52,11 @@ type Operation struct {
 	Resumed bool // somebody opened it before
 
 	h       *Hold
-	turn    turn
-	over    bool            // guarded by turn
-	unsure  bool            // guarded by turn: the outcome of a write is unknown, so journal is
-	journal znode.Journal   // guarded by turn
-	seen    map[string]bool // guarded by turn: keys of the steps of this run
+	turn    *semaphore.Weighted // 1
+	over    bool                // guarded by turn
+	unsure  bool                // guarded by turn: the outcome of a write is unknown, so journal is
+	journal znode.Journal       // guarded by turn
+	seen    map[string]bool     // guarded by turn: keys of the steps of this run
 }
 
 // Open opens the operation of this name, or resumes it if somebody opened it before and has not closed it. script is a
@@ -65,10 +67,10 @@ func (h *Hold) Open(ctx context.Context, name, script string, adopt bool) (_ *Op
 	if err := znode.CheckOperation(name); err != nil {
 		return nil, err
 	}
-	if err := h.opening.take(ctx); err != nil {
+	if err := h.opening.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer h.opening.pass()
+	defer h.opening.Release(1)
 	if _, busy := h.runners.LoadOrStore(name, true); busy {
 		return nil, ErrOperationBusy
 	}
@@ -99,7 +101,7 @@ func (h *Hold) Open(ctx context.Context, name, script string, adopt bool) (_ *Op
 		next.ID, next.Runs = old.ID, old.Runs+1
 	}
 	o := &Operation{
-		Name: name, ID: next.ID, Resumed: old != nil, h: h, turn: newTurn(), seen: map[string]bool{},
+		Name: name, ID: next.ID, Resumed: old != nil, h: h, turn: semaphore.NewWeighted(1), seen: map[string]bool{},
 	}
 	if err := o.begin(ctx, next); err != nil {
 		return nil, err
@@ -196,14 +198,14 @@ func (o *Operation) CloseUnbegun(ctx context.Context) error { return o.close(ctx
 
 func (o *Operation) close(ctx context.Context, unbegun bool) (err error) {
 	defer wrapError(&err, "close %s of %s", o.Name, o.h.Duty)
-	if err := o.h.opening.take(ctx); err != nil {
+	if err := o.h.opening.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer o.h.opening.pass()
-	if err := o.turn.take(ctx); err != nil {
+	defer o.h.opening.Release(1)
+	if err := o.turn.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer o.turn.pass()
+	defer o.turn.Release(1)
 	if o.over {
 		return ErrOperationOver
 	}
@@ -219,8 +221,8 @@ func (o *Operation) close(ctx context.Context, unbegun bool) (err error) {
 
 // Leave gives the operation up and leaves it open, for another runner. It does nothing after Close.
 func (o *Operation) Leave() {
-	_ = o.turn.take(context.Background())
-	defer o.turn.pass()
+	_ = o.turn.Acquire(context.Background(), 1)
+	defer o.turn.Release(1)
 	if !o.over {
 		o.end()
 	}
@@ -239,10 +241,10 @@ func (h *Hold) Abort(ctx context.Context, name string) (err error) {
 	if err := znode.CheckOperation(name); err != nil {
 		return err
 	}
-	if err := h.opening.take(ctx); err != nil {
+	if err := h.opening.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer h.opening.pass()
+	defer h.opening.Release(1)
 	if _, busy := h.runners.LoadOrStore(name, true); busy {
 		return ErrOperationBusy
 	}
@@ -318,7 +320,7 @@ func (o *Operation) Step(ctx context.Context, name string, args []string) (_ *St
 	if err := o.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer o.turn.pass()
+	defer o.turn.Release(1)
 	s := &Step{Name: name, o: o, Key: znode.StepKey(name, args)}
 	if o.seen[s.Key] {
 		return nil, ErrStepTwice
@@ -340,12 +342,12 @@ func (o *Operation) Step(ctx context.Context, name string, args []string) (_ *St
 
 // enter takes the turn, and makes sure that the journal is known.
 func (o *Operation) enter(ctx context.Context) (err error) {
-	if err := o.turn.take(ctx); err != nil {
+	if err := o.turn.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			o.turn.pass()
+			o.turn.Release(1)
 		}
 	}()
 	if o.over {
@@ -408,7 +410,7 @@ func (s *Step) Finish(ctx context.Context, output []byte) (err error) {
 	if err := s.o.enter(ctx); err != nil {
 		return err
 	}
-	defer s.o.turn.pass()
+	defer s.o.turn.Release(1)
 	if s.unsure {
 		if err := s.lookUp(ctx); err != nil {
 			return err

@@ -62,10 +62,10 @@ func (h *Hold) changeState(ctx context.Context, value *znode.SavedValue, key str
 	if err := znode.CheckKey(key); err != nil {
 		return err
 	}
-	if err := h.saving.take(ctx); err != nil {
+	if err := h.saving.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer h.saving.pass()
+	defer h.saving.Release(1)
 	if err := h.m.session.Settled(ctx); err != nil { // a write whose caller gave up may still have been on its way
 		return err
 	}

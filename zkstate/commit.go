@@ -12,6 +12,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/text"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -411,7 +412,7 @@ func moved(row plan.Row, now *resource.Observed) error {
 	}
 	switch {
 	case now.Live > old.Live && len(now.Members) > 0:
-		add("a %s joined: %s", kind.Member, strings.Join(firstNames(now.Members, 3), ", "))
+		add("a %s joined: %s", kind.Member, text.List(now.Members, 3))
 	case now.Live != old.Live:
 		add("live %d -> %d", old.Live, now.Live)
 	}
@@ -455,7 +456,7 @@ func recordMoved(old, now resource.Record) string {
 		what += by(&now)
 	}
 	if len(fields) > 0 {
-		what += ": " + strings.Join(firstNames(fields, 3), ", ")
+		what += ": " + text.List(fields, 3)
 	}
 	return what
 }
@@ -472,14 +473,6 @@ func by(rec *resource.Record) string {
 		return ""
 	}
 	return fmt.Sprintf(" by %s at %s", rec.By, rec.Applied)
-}
-
-// firstNames is the first n names, and how many more there are.
-func firstNames(names []string, n int) []string {
-	if len(names) <= n {
-		return names
-	}
-	return append(append([]string(nil), names[:n]...), fmt.Sprintf("%d more", len(names)-n))
 }
 
 // guardRun returns operations with which a delete or a replace of a job is refused, also if nobody is live any more, if

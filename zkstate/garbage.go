@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"muster/plan"
 	"muster/resource"
+	"muster/text"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -79,7 +79,7 @@ func (s *Store) Collect(ctx context.Context, roots []string, inUse ...string) (i
 	if err := errors.Join(outside...); err != nil || len(strange) == 0 {
 		return total, err
 	}
-	return total, fmt.Errorf("%w: %s", plan.ErrLeft, strings.Join(firstNames(strange, 3), ", "))
+	return total, fmt.Errorf("%w: %s", plan.ErrLeft, text.List(strange, 3))
 }
 
 // resists reports whether err says that what somebody made in a generation keeps it from being deleted: an ACL of its

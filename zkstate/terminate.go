@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"muster/plan"
 	"muster/resource"
+	"muster/text"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -173,5 +173,5 @@ func (s *Store) undoRequest(ctx context.Context, path, g string, cause error) er
 		return fmt.Errorf("%w: it is open again, and its members have left: terminate it again: %w",
 			plan.ErrMoved, cause)
 	}
-	return fmt.Errorf("%w: %s: %w", ErrStillLive, strings.Join(firstNames(live, 5), ", "), cause)
+	return fmt.Errorf("%w: %s: %w", ErrStillLive, text.List(live, 5), cause)
 }

@@ -204,7 +204,7 @@ func (w *work) next() (int, time.Time) {
 	if r.Attempt == 0 || r.Since.After(w.now) {
 		return i, w.now
 	}
-	return i, r.Since.Add(delay(r.Attempt))
+	return i, r.Since.Add(Delay(r.Attempt))
 }
 
 // start begins the next run, if it is time.

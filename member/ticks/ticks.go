@@ -185,8 +185,9 @@ func sorted(runs []Run) []Run {
 	})
 }
 
-// delay is how long a run waits after an attempt of this number: a second, doubled each time, at most five minutes.
-func delay(attempt int) time.Duration {
+// Delay is how long a run, or anything else that failed, waits after an attempt of this number: a second, doubled each
+// time, at most five minutes.
+func Delay(attempt int) time.Duration {
 	const longest = 5 * time.Minute
 	if attempt > 9 { // 2^9 seconds are more
 		return longest
