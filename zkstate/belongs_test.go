@@ -2,6 +2,7 @@ package zkstate_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha1"
 	"encoding/base64"
 	"errors"
@@ -13,11 +14,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/member"
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/job"
 	"muster/resource/queue"
+	"muster/tasks"
+	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -278,6 +282,184 @@ func TestARecordThatNamesAnothersGeneration(t *testing.T) {
 					if now, _, err := e.session.Get(t.Context(), at); err != nil || !bytes.Equal(was, now) {
 						t.Errorf("%s is\n%s, want\n%s; %v", at, now, was, err)
 					}
+				}
+			})
+		}
+	}
+}
+
+// forger is somebody who may write in the generation of one job, and makes its copy name another resource.
+type forger struct {
+	*fixture
+	as  *zkconn.Session
+	own job.Job
+}
+
+// newForger applies the forger's job, which belongs to the worker and to the deployer.
+func newForger(t *testing.T) *forger {
+	t.Helper()
+	f := &forger{fixture: newFixture(t)}
+	f.session = f.dial(digestOf("deployer"))
+	f.store = f.newStore(f.session, deployerID+":cdrwa", workerID+":cdrw", "world:anyone:r")
+	f.as, f.own = f.dial(digestOf("worker")), f.declare("own", 1)
+	f.apply(f.own)
+	f.store = f.newStore(f.session, deployerID+":cdrwa", "world:anyone:r")
+	return f
+}
+
+// forge makes its generation the copy of a record of j, and its own record name no generation any more.
+func (f *forger) forge(j job.Job, edits ...func(*resource.Record)) (generation string) {
+	f.t.Helper()
+	o, err := f.store.Look(f.t.Context(), f.own.Path())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	rec := *o.Record
+	err = rec.Declare(j)
+	for _, edit := range edits {
+		edit(&rec)
+	}
+	body, encoded := znode.EncodeRecord(rec)
+	if err != nil || encoded != nil {
+		f.t.Fatal(err, encoded)
+	}
+	for path, body := range map[string][]byte{
+		znode.Run(j.Root, rec.Generation): body, znode.Record(job.KindName, j.Root, f.own.Name): []byte("{"),
+	} {
+		if _, err := f.as.Set(f.t.Context(), path, body, -1); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	return rec.Generation
+}
+
+// TestForgedCopyIsNoJob: a job that is declared and not there yet is created as it is declared, whatever a copy says.
+// If it is not declared, the generation with that copy ends, and nothing is created.
+func TestForgedCopyIsNoJob(t *testing.T) {
+	t.Parallel()
+	ours := func(*resource.Record) {}
+	for name, c := range map[string]struct {
+		declared bool
+		edit     func(*resource.Record)
+	}{
+		"declared": {true, ours}, "undeclared": {false, ours},
+		"of another stack": {true, func(r *resource.Record) { r.Stack = "other" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newForger(t)
+			j, declared := f.declare("b", 2), c.declared
+			forged := f.forge(f.declare("b", 7), c.edit)
+			var want []job.Job
+			if declared {
+				want = append(want, j)
+			}
+			if err := f.commit(f.plan(want...))[j.Path()]; err != nil {
+				t.Fatal(err)
+			}
+			o, err := f.store.Find(t.Context(), j.Path())
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case !declared && o != nil:
+				t.Errorf("the job is there: %+v", o)
+			case !declared:
+			case o == nil, o.Record == nil, len(o.Lost) > 0, o.Record.Generation == forged, job.Of(o.Record).Workers != 2:
+				t.Errorf("the job is %+v", o)
+			case strings.Contains(strings.Join(o.Record.ACL, " "), workerID):
+				t.Errorf("whoever has forged the copy may write the job: %q", o.Record.ACL)
+			}
+		})
+	}
+}
+
+// TestForgedRecordIsNotPutBack: the record of a job was deleted by hand, and its generation is gone. A copy in a
+// generation with other rights is not put in its place.
+func TestForgedRecordIsNotPutBack(t *testing.T) {
+	t.Parallel()
+	f := newForger(t)
+	j := f.declare("b", 2)
+	f.apply(j, f.own)
+	o, err := f.store.Look(t.Context(), j.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := o.Record.Generation
+	f.forge(f.declare("b", 7))
+	for _, path := range []string{
+		znode.Record(job.KindName, j.Root, j.Name), znode.Gate(j.Root, g), znode.Run(j.Root, g),
+	} {
+		if err := f.session.Delete(t.Context(), path, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := f.expect(map[string]plan.Reason{"b": plan.IsDamaged, "own": plan.IsUnreadable}, j, f.own)
+	err = f.commit(p)[j.Path()]
+	if err == nil || !strings.Contains(err.Error(), "another ACL") {
+		t.Errorf("the commit ended with %v", err)
+	}
+	if o, err := f.store.Look(t.Context(), j.Path()); err != nil || o == nil || o.Has(resource.PartRecord) {
+		t.Errorf("a record was written: %+v, %v", o, err)
+	}
+}
+
+// TestNobodyWritesIntoAnothersGeneration: somebody made the record of a name the generation of b. A process of a that
+// joins waits, until the record is right again, and who asks something of a is refused.
+func TestNobodyWritesIntoAnothersGeneration(t *testing.T) {
+	t.Parallel()
+	for kind, actions := range map[string]map[string]func(ctx context.Context, e *estate, root string) error{
+		job.KindName: {"join": func(ctx context.Context, e *estate, root string) error {
+			_, err := worker.Join(ctx, e.attacker, worker.Config{Root: root, Job: "a", Identity: "w"})
+			return err
+		}},
+		group.KindName: {
+			"join": func(ctx context.Context, e *estate, root string) error {
+				_, err := member.Join(ctx, e.attacker, member.Config{Root: root, Group: "a", Identity: "m", Version: "1.0.0"})
+				return err
+			},
+			"ask": func(ctx context.Context, e *estate, root string) error {
+				_, err := member.SendAsk(ctx, e.session, root, "a", znode.Ask{Duty: "main", Do: znode.AskPause, By: "ops"})
+				return err
+			},
+		},
+		queue.KindName: {
+			"join": func(ctx context.Context, e *estate, root string) error {
+				_, err := tasks.Join(ctx, e.attacker, tasks.Config{
+					Root: root, Queue: "a", Identity: "e", Role: queue.Executor, Parallel: 1,
+				})
+				return err
+			},
+			"operate": func(ctx context.Context, e *estate, root string) error {
+				_, err := tasks.NewOperator(ctx, e.session, tasks.OperatorConfig{Root: root, Queue: "a"})
+				return err
+			},
+		},
+	} {
+		for name, do := range actions {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				e := newEstate(t)
+				a, b := e.declareKind(kind, "a", 2), e.declareKind(kind, "b", 2)
+				e.tryApply(e.mine, "mine", a)
+				e.tryApply(e.theirs, "theirs", b)
+				g, h := e.generationOf(a), e.generationOf(b)
+				root := a.ID().Root
+				e.edit(znode.Record(kind, root, "a"), g, h)
+				before := e.all(b, h)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				err := do(ctx, e, root)
+				waits := errors.Is(err, worker.ErrNotOpen) || errors.Is(err, member.ErrNotOpen) || errors.Is(err, tasks.ErrNotOpen)
+				if name == "join" && !waits || name != "join" && !errors.Is(err, zkstate.ErrNotOwn) {
+					t.Errorf("%s: %v", name, err)
+				}
+				if d := cmp.Diff(before, e.all(b, h)); d != "" {
+					t.Errorf("b (-before +after):\n%s", d)
+				}
+				var rec resource.Record
+				rec.Declaration, rec.Generation = a, g
+				if err := zkstate.CheckOwn(t.Context(), e.session, &rec); err != nil {
+					t.Errorf("its own: %v", err)
 				}
 			})
 		}

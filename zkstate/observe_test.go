@@ -1,6 +1,8 @@
 package zkstate_test
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -356,4 +358,191 @@ func TestParseACL(t *testing.T) {
 	if world, err := zkstate.ParseACL(nil); err != nil || !slices.Equal(world, zkconn.World(zkconn.PermAll)) {
 		t.Errorf("no entries are %v, %v; want world", world, err)
 	}
+}
+
+// damages are what somebody can delete of a job so that it can be put back.
+func damages() map[string][]resource.Part {
+	return map[string][]resource.Part{
+		"record": {resource.PartRecord}, "gate": {resource.PartGate}, "znode": {resource.PartZnode},
+		"record and znode": {resource.PartRecord, resource.PartZnode},
+		"gate and znode":   {resource.PartGate, resource.PartZnode},
+	}
+}
+
+// part is the znode that is a part of j in generation g.
+func part(p resource.Part, j job.Job, g string) string {
+	return map[resource.Part]string{
+		resource.PartRecord: znode.Record(job.KindName, j.Root, j.Name), resource.PartGate: znode.Gate(j.Root, g),
+		resource.PartZnode: j.Path(),
+	}[p]
+}
+
+// lose deletes parts of j, and returns the row that puts them back.
+func (f *fixture) lose(j job.Job, parts []resource.Part) (plan.Row, error) {
+	o, err := f.store.Find(f.t.Context(), j.Path())
+	if err != nil {
+		return plan.Row{}, err
+	}
+	for _, p := range parts {
+		if err := f.session.Delete(f.t.Context(), part(p, j, o.Record.Generation), -1); err != nil {
+			return plan.Row{}, err
+		}
+	}
+	o, err = f.store.Find(f.t.Context(), j.Path())
+	row := plan.Row{Path: j.Path(), Old: o, New: j, Reason: plan.IsDamaged}
+	if err == nil && (o == nil || !o.Repairable()) {
+		err = fmt.Errorf("%s without %v is %+v", j.Name, parts, o)
+	}
+	return row, err
+}
+
+// TestCostOfALookDoesNotDependOnOtherJobs: many workers may look for a job that is not there yet, in a root with many
+// jobs. Find pays for its search, and finds what has neither Record nor znode.
+func TestCostOfALookDoesNotDependOnOtherJobs(t *testing.T) {
+	t.Parallel()
+	f, proxy := newProxyFixture(t)
+	missing, lost := f.declare("missing", 1), f.declare("lost", 1)
+	f.apply(lost)
+	row, err := f.lose(lost, damages()["record and znode"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(path string) map[int32]int {
+		before := proxy.Requests()
+		if o, err := f.store.Look(t.Context(), path); err != nil || o != nil {
+			t.Fatalf("look at %s: %+v, %v", path, o, err)
+		}
+		return sent(before, proxy.Requests())
+	}
+	few := look(missing.Path())
+	jobs := []job.Job{lost}
+	for i := range 30 {
+		jobs = append(jobs, f.declare(fmt.Sprint("other", i), 1))
+	}
+	f.apply(jobs...)
+	if err := f.store.Commit(t.Context(), row); err != nil && !errors.Is(err, plan.ErrAlreadyDone) {
+		t.Fatal(err)
+	}
+	if row, err = f.lose(lost, damages()["record and znode"]); err != nil || row.Old == nil {
+		t.Fatalf("%+v, %v", row.Old, err)
+	}
+	for _, path := range []string{missing.Path(), lost.Path()} {
+		if d := cmp.Diff(few, look(path)); d != "" {
+			t.Errorf("requests of a look at %s, by code (-among few +among many):\n%s", path, d)
+		}
+	}
+}
+
+// unknown are fields of a newer muster: in the Record, in its job, and in a section of the job.
+var unknown = []string{`"quota":{"cpu":4,"notes":["a","b"]}`, `"priority":[3,"high"]`, `"drain":{"soft":"5s"}`}
+
+// addUnknownFields rewrites the Record of j, and its copy, as a newer muster would.
+func (f *fixture) addUnknownFields(j job.Job) {
+	f.t.Helper()
+	at := znode.Record(job.KindName, j.Root, j.Name)
+	body, stat, err := f.session.Get(f.t.Context(), at)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	newer := strings.NewReplacer(
+		`"job":{`, unknown[0]+`,"job":{`,
+		`"workers":`, unknown[1]+`,"workers":`,
+		`"session":`, unknown[2]+`,"session":`,
+	).Replace(string(body))
+	var r resource.Record
+	if r, err = znode.DecodeRecord(job.Kind(), []byte(newer)); err != nil {
+		f.t.Fatal(err)
+	}
+	r.Sign()
+	ops, err := zkstate.SetRecordOps(r, stat.Version)
+	if err == nil {
+		_, err = f.session.Multi(f.t.Context(), ops...)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// checkUnknownFields checks that the Record and its copy have all unknown fields, and that the digest matches.
+func (f *fixture) checkUnknownFields(when string, j job.Job) *resource.Observed {
+	f.t.Helper()
+	return f.checkUnknownField(when, j, unknown)
+}
+
+// checkUnknownField checks that they have these of the unknown fields, and no others.
+func (f *fixture) checkUnknownField(when string, j job.Job, kept []string) *resource.Observed {
+	f.t.Helper()
+	o, err := f.store.Look(f.t.Context(), j.Path())
+	if err != nil || o == nil || o.Record == nil {
+		f.t.Fatalf("after %s: %v, %+v", when, err, o)
+	}
+	at := znode.Record(job.KindName, j.Root, j.Name)
+	for what, path := range map[string]string{"record": at, "copy": znode.Run(j.Root, o.Record.Generation)} {
+		body, _, err := f.session.Get(f.t.Context(), path)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for i, field := range unknown {
+			if strings.Count(string(body), field) != min(1, max(0, len(kept)-i)) {
+				f.t.Errorf("after %s the %s has %s, or not once:\n%s", when, what, field, body)
+			}
+		}
+	}
+	if o.Record.Edited() {
+		f.t.Errorf("after %s the record counts as edited", when)
+	}
+	return o
+}
+
+// TestUnknownFieldsAreKept by a request to stop that is withdrawn, the last worker's reset and a repair. An update and
+// a replace declare the job anew, and keep those beside it.
+func TestUnknownFieldsAreKept(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	j := f.declare("a", 2)
+	f.apply(j)
+	f.addUnknownFields(j)
+	f.expect(map[string]plan.Reason{"a": plan.Equal}, j)
+
+	m0, _ := f.join(j, "w0")
+	m1, _ := f.join(j, "w1")
+	stopping := func([]string) { f.checkUnknownFields("the request to stop", j) }
+	err := f.store.Terminate(t.Context(), j.Path(), 100*time.Millisecond, stopping)
+	if !errors.Is(err, zkstate.ErrStillLive) {
+		t.Fatalf("terminate: %v", err)
+	}
+	if o := f.checkUnknownFields("a terminate in vain", j); o.Record.State != resource.StateOpen {
+		t.Errorf("its state is %s", o.Record.State)
+	}
+
+	for _, m := range []*worker.Member{m0, m1} {
+		if err := m.Complete(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reset := f.checkUnknownFields("the last worker's reset", j)
+	run := job.LastRun(reset.Record)
+	if reset.Record.Generation == m0.Generation || run == nil || reset.Status() != resource.StatusReady {
+		t.Errorf("it is %s, the last run is %v", reset.Status(), run)
+	}
+	f.expect(map[string]plan.Reason{"a": plan.Equal}, j)
+
+	if err := f.session.Delete(t.Context(), znode.Record(job.KindName, j.Root, j.Name), -1); err != nil {
+		t.Fatal(err)
+	}
+	f.expect(map[string]plan.Reason{"a": plan.IsDamaged}, j)
+	f.apply(j)
+	f.checkUnknownFields("a repair", j)
+
+	j.Labels, j.Timeouts.Session = map[string]string{"team": "data"}, resource.Duration(20*time.Second)
+	f.expect(map[string]plan.Reason{"a": plan.MutableDiffers}, j)
+	f.apply(j)
+	f.checkUnknownField("an update", j, unknown[:1])
+	f.expect(map[string]plan.Reason{"a": plan.Equal}, j)
+
+	j.Workers = 3
+	f.expect(map[string]plan.Reason{"a": plan.ReadyDiffers}, j)
+	f.apply(j)
+	f.checkUnknownField("a replace", j, unknown[:1])
+	f.expect(map[string]plan.Reason{"a": plan.Equal}, j)
 }
