@@ -204,10 +204,26 @@ type found[T any] struct {
 	stat Stat
 }
 
-// Get returns the data of a znode; nil if it has none.
-func (s *Session) Get(ctx context.Context, path string) ([]byte, Stat, error) {
-	r, err := read(ctx, s, "get", path, get(path))
-	return r.what, r.stat, err
+// reads are the reads of a Session, and those of a Watcher, each of which leaves a watch.
+type reads struct {
+	s     *Session
+	watch bool
+}
+
+// note says that a read in flight is to set a watch, until the result is called.
+func (r reads) note(key watchKey) (done func()) {
+	if !r.watch {
+		return func() {}
+	}
+	r.s.watches.read(key, 1)
+	return func() { r.s.watches.read(key, -1) }
+}
+
+// Get returns the data of a znode; nil if it has none. A Watcher watches them, if it succeeds.
+func (r reads) Get(ctx context.Context, path string) ([]byte, Stat, error) {
+	defer r.note(watchKey{path, onData})()
+	got, err := read(ctx, r.s, "get", path, get(path))
+	return got.what, got.stat, err
 }
 
 func get(path string) func(*zk.Conn) (found[[]byte], error) {
@@ -225,10 +241,12 @@ func IfThere[T any](v T, stat Stat, err error) (_ T, _ Stat, there bool, _ error
 	return v, stat, err == nil, err
 }
 
-// Exists reports whether the znode exists. It needs no permission.
-func (s *Session) Exists(ctx context.Context, path string) (Stat, bool, error) {
-	r, err := read(ctx, s, "exists", path, exists(path))
-	return r.stat, r.what, err
+// Exists reports whether the znode exists. It needs no permission. A Watcher watches the data, or the creation of a
+// znode that does not exist.
+func (r reads) Exists(ctx context.Context, path string) (Stat, bool, error) {
+	defer r.note(watchKey{path, onExistence})()
+	got, err := read(ctx, r.s, "exists", path, exists(path))
+	return got.stat, got.what, err
 }
 
 func exists(path string) func(*zk.Conn) (found[bool], error) {
@@ -238,10 +256,11 @@ func exists(path string) func(*zk.Conn) (found[bool], error) {
 	}
 }
 
-// Children returns the names of a znode's children, sorted.
-func (s *Session) Children(ctx context.Context, path string) ([]string, Stat, error) {
-	r, err := read(ctx, s, "children", path, children(path))
-	return r.what, r.stat, err
+// Children returns the names of a znode's children, sorted. A Watcher watches the list, if it succeeds.
+func (r reads) Children(ctx context.Context, path string) ([]string, Stat, error) {
+	defer r.note(watchKey{path, onChildren})()
+	got, err := read(ctx, r.s, "children", path, children(path))
+	return got.what, got.stat, err
 }
 
 func children(path string) func(*zk.Conn) (found[[]string], error) {

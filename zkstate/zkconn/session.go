@@ -71,6 +71,8 @@ func (a Auth) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "{%s …}", a.Scheme)
 
 // Session is one ZooKeeper session. Its methods may be called concurrently.
 type Session struct {
+	reads
+
 	ctx      context.Context // ends, with cause, when the session is gone
 	cancel   context.CancelCauseFunc
 	cfg      Config
@@ -126,6 +128,7 @@ func Dial(ctx context.Context, c Config) (*Session, error) {
 		slots:   make(chan struct{}, inFlight),
 		timeout: c.Timeout,
 	}
+	s.reads = reads{s: s}
 	s.log = &rateLimited{to: c.Logger}
 	s.watches.init()
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
