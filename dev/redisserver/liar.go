@@ -2,6 +2,7 @@ package redisserver
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,10 +19,8 @@ type Liar struct {
 	redis    string
 	answer   func(request []string) io.Reader
 	running  sync.WaitGroup
-
-	mu     sync.Mutex
-	open   map[net.Conn]bool
-	closed bool
+	closed   context.Context
+	end      context.CancelFunc
 }
 
 // NewLiar listens on a free port of 127.0.0.1. answer returns what a request gets, also without an end; nil: what the
@@ -31,7 +30,8 @@ func NewLiar(redis string, answer func(request []string) io.Reader) (*Liar, erro
 	if err != nil {
 		return nil, err
 	}
-	liar := &Liar{listener: l, redis: redis, answer: answer, open: map[net.Conn]bool{}}
+	liar := &Liar{listener: l, redis: redis, answer: answer}
+	liar.closed, liar.end = context.WithCancel(context.Background())
 	liar.running.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -50,43 +50,26 @@ func (l *Liar) Addr() string { return l.listener.Addr().String() }
 // Close cuts all connections and stops listening. It returns when all goroutines of the Liar have ended.
 func (l *Liar) Close() error {
 	err := l.listener.Close()
-	l.mu.Lock()
-	l.closed = true
-	for c := range l.open {
-		_ = c.Close()
-	}
-	l.mu.Unlock()
+	l.end()
 	l.running.Wait()
 	return err
 }
 
-// keep notes a connection that Close cuts.
-func (l *Liar) keep(c net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open[c] = true
-	return !l.closed
-}
-
-func (l *Liar) drop(c net.Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.open, c)
-	_ = c.Close()
+// closeAtEnd closes a connection when the Liar is closed. What it returns closes it before.
+func (l *Liar) closeAtEnd(c net.Conn) (now func()) {
+	stop := context.AfterFunc(l.closed, func() { _ = c.Close() })
+	return func() {
+		stop()
+		_ = c.Close()
+	}
 }
 
 // serve answers a connection until either side ends it.
 func (l *Liar) serve(c net.Conn) {
-	defer l.drop(c)
-	if !l.keep(c) {
-		return
-	}
+	defer l.closeAtEnd(c)()
 	truth, err := net.Dial("tcp", l.redis)
 	if err == nil { // nobody listens at "": then all answers are lies
-		defer l.drop(truth)
-		if !l.keep(truth) {
-			return
-		}
+		defer l.closeAtEnd(truth)()
 		l.running.Go(func() {
 			defer c.Close()
 			_, _ = io.Copy(c, truth)

@@ -14,6 +14,7 @@ package zkmodel
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -69,8 +70,13 @@ type Server struct {
 	sessions map[int64]*session
 	nextID   int64
 
-	mu   sync.Mutex // held while a request is handled by Serve, and by Do
-	open opened
+	mu sync.Mutex // held while a request is handled by Serve, and by Do
+
+	opening  sync.Mutex     // held while something begins, and by Close
+	running  sync.WaitGroup // Serve, ServeConn and expire
+	expiring sync.Once
+	closed   context.Context
+	end      context.CancelFunc
 }
 
 // New returns a server that holds what a new ZooKeeper holds.
@@ -79,7 +85,7 @@ func New(o Options) *Server {
 		o.Now = time.Now
 	}
 	s := &Server{o: o, tree: newTree(), data: newWatches(), child: newWatches(), sessions: map[int64]*session{}}
-	s.open.all, s.open.done = map[io.Closer]struct{}{}, make(chan struct{})
+	s.closed, s.end = context.WithCancel(context.Background())
 	s.nextID = 1<<56 | int64(uint64(o.Now().UnixMilli())<<24>>8)
 	return s
 }
@@ -176,10 +182,11 @@ var ErrClosed = errors.New("zookeeper model closed")
 // file left for a connection, it waits until there is one.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
-	if !s.keepOpen(l) {
+	done, ok := s.begin(l)
+	if !ok {
 		return ErrClosed
 	}
-	defer s.forget(l)
+	defer done()
 	wait := firstWait
 	for {
 		c, err := l.Accept()
@@ -188,12 +195,12 @@ func (s *Server) Serve(l net.Listener) error {
 		case err == nil:
 			wait = firstWait
 			go s.ServeConn(c)
-		case s.isClosed():
+		case s.closed.Err() != nil:
 			return ErrClosed
 		case errors.As(err, &passing) && passing.Temporary():
 			select {
 			case <-time.After(wait):
-			case <-s.open.done:
+			case <-s.closed.Done():
 			}
 			wait = min(2*wait, time.Second)
 		default:
@@ -208,10 +215,11 @@ const firstWait = 5 * time.Millisecond
 // ServeConn serves one connection until it ends, and closes it. It expires sessions by itself.
 func (s *Server) ServeConn(c net.Conn) {
 	defer c.Close()
-	if !s.keepOpen(c) {
+	done, ok := s.begin(c)
+	if !ok {
 		return
 	}
-	defer s.forget(c)
+	defer done()
 	out := newSender(c)
 	defer out.stop()
 	var p *Peer
@@ -242,56 +250,27 @@ func (s *Server) ServeConn(c net.Conn) {
 
 // Close ends Serve and all connections, and returns when nothing of them runs. The sessions and the znodes stay.
 func (s *Server) Close() error {
-	s.open.Lock()
-	if !s.open.closed {
-		s.open.closed = true
-		close(s.open.done)
-	}
-	for c := range s.open.all {
-		_ = c.Close()
-	}
-	s.open.Unlock()
-	s.open.running.Wait()
+	s.opening.Lock()
+	s.end()
+	s.opening.Unlock()
+	s.running.Wait()
 	return nil
 }
 
-// opened is what Close closes.
-type opened struct {
-	sync.Mutex
-	closed   bool
-	all      map[io.Closer]struct{}
-	running  sync.WaitGroup // Serve, ServeConn and expire
-	done     chan struct{}  // closed by Close
-	expiring bool
-}
-
-// keepOpen registers what Close must close. It returns false after Close.
-func (s *Server) keepOpen(c io.Closer) bool {
-	s.open.Lock()
-	defer s.open.Unlock()
-	if s.open.closed {
-		return false
+// begin registers what Close closes, until done is called. ok is false after Close.
+func (s *Server) begin(c io.Closer) (done func(), ok bool) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.closed.Err() != nil {
+		return nil, false
 	}
-	s.open.all[c] = struct{}{}
-	s.open.running.Add(1)
-	if !s.open.expiring {
-		s.open.expiring = true
-		s.open.running.Go(s.expire)
-	}
-	return true
-}
-
-func (s *Server) forget(c io.Closer) {
-	s.open.Lock()
-	defer s.open.Unlock()
-	delete(s.open.all, c)
-	s.open.running.Done()
-}
-
-func (s *Server) isClosed() bool {
-	s.open.Lock()
-	defer s.open.Unlock()
-	return s.open.closed
+	s.expiring.Do(func() { s.running.Go(s.expire) })
+	s.running.Add(1)
+	stop := context.AfterFunc(s.closed, func() { _ = c.Close() })
+	return func() {
+		stop()
+		s.running.Done()
+	}, true
 }
 
 // expiryTick is how often Serve looks for sessions that were silent for too long.
@@ -304,7 +283,7 @@ func (s *Server) expire() {
 		select {
 		case <-t.C:
 			s.Do(func() { s.ExpireDue(s.o.Now()) })
-		case <-s.open.done:
+		case <-s.closed.Done():
 			return
 		}
 	}
