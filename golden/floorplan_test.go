@@ -157,7 +157,7 @@ func floorPlan() map[string]room {
 		"sim/watches": {},
 
 		"dev/daemon":   {}, // runs the servers of both
-		"dev/zkserver": {ours: []string{"dev/daemon"}},
+		"dev/zkserver": {ours: []string{"dev/daemon"}, others: []string{sync}},
 		// Real Redis servers for tests.
 		"dev/redisserver": {ours: []string{"dev/daemon"}},
 		"sim/needs":       {}, // for tests only

@@ -24,6 +24,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"muster/dev/daemon"
 )
 
@@ -147,21 +149,12 @@ func (e *Ensemble) run(ctx context.Context, places []place, o Options, found ins
 		}
 		e.servers = append(e.servers, s)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	results := make(chan error)
+	starting, ctx := errgroup.WithContext(ctx)
 	for _, s := range e.servers {
-		go func() { results <- s.Restart(ctx) }()
+		starting.Go(func() error { return s.Restart(ctx) })
 	}
-	var first error
-	for range e.servers {
-		if err := <-results; err != nil && first == nil {
-			first = err
-			cancel()
-		}
-	}
-	if first != nil {
-		return errors.Join(first, e.kill())
+	if err := starting.Wait(); err != nil {
+		return errors.Join(err, e.kill())
 	}
 	return nil
 }

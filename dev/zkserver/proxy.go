@@ -41,7 +41,8 @@ type Proxy struct {
 	running  sync.WaitGroup
 
 	mu       sync.Mutex
-	links    map[*link]bool
+	linked   context.Context // of all connections, until Cut
+	cut      context.CancelFunc
 	refuse   bool
 	delay    time.Duration
 	hung     chan struct{} // closed by the end of Hang; nil while bytes flow
@@ -57,7 +58,8 @@ func NewProxy(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, listener: l, links: map[*link]bool{}, requests: map[int32]int{}}
+	p := &Proxy{target: target, listener: l, requests: map[int32]int{}}
+	p.linked, p.cut = context.WithCancel(context.Background())
 	p.running.Go(p.accept)
 	return p, nil
 }
@@ -78,9 +80,8 @@ func (p *Proxy) Close() error {
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for l := range p.links {
-		l.cut()
-	}
+	p.cut()
+	p.linked, p.cut = context.WithCancel(context.Background())
 }
 
 // Refuse(true) resets new connections as soon as they are accepted. It keeps existing connections: to make the server
@@ -153,10 +154,9 @@ const (
 type link struct {
 	client *net.TCPConn
 	ctx    context.Context // ends when it is cut
-	end    context.CancelFunc
+	cut    context.CancelFunc
 
 	mu      sync.Mutex
-	server  *net.TCPConn     // nil until it is connected
 	pending map[int32]*fault // by the xid of its request
 	fired   []*fault
 }
@@ -182,7 +182,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// add serves a connection, or resets it if connections are refused. It holds the lock, so that Cut finds every
+// add serves a connection, or resets it if connections are refused. It holds the lock, so that Cut ends every
 // connection that is not refused.
 func (p *Proxy) add(client *net.TCPConn) {
 	p.mu.Lock()
@@ -193,47 +193,37 @@ func (p *Proxy) add(client *net.TCPConn) {
 		return
 	}
 	l := &link{client: client, pending: map[int32]*fault{}}
-	l.ctx, l.end = context.WithCancel(context.Background())
-	p.links[l] = true
+	l.ctx, l.cut = context.WithCancel(p.linked)
 	p.running.Go(func() { p.serve(l) })
 }
 
 func (p *Proxy) serve(l *link) {
-	defer p.remove(l)
-	defer l.cut()
+	defer func() {
+		for _, f := range l.fired {
+			close(f.done)
+		}
+	}()
+	defer l.closeAtCut(l.client)()
 	dialer := net.Dialer{Timeout: dialTimeout}
-	server, err := dialer.DialContext(l.ctx, "tcp", p.target)
+	c, err := dialer.DialContext(l.ctx, "tcp", p.target)
 	if err != nil {
 		return
 	}
-	l.mu.Lock()
-	l.server = server.(*net.TCPConn)
-	l.mu.Unlock()
-	if l.ctx.Err() != nil { // whoever cut it may not have seen this connection
-		return
-	}
+	defer l.closeAtCut(c)()
+	server := c.(*net.TCPConn)
 	var both sync.WaitGroup
-	both.Go(func() { p.pump(l, l.server, l.client, p.request) })
-	both.Go(func() { p.pump(l, l.client, l.server, p.reply) })
+	both.Go(func() { p.pump(l, server, l.client, p.request) })
+	both.Go(func() { p.pump(l, l.client, server, p.reply) })
 	both.Wait()
 }
 
-func (p *Proxy) remove(l *link) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.links, l)
-	for _, f := range l.fired {
-		close(f.done)
-	}
-}
-
-func (l *link) cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.end()
-	l.client.Close()
-	if l.server != nil {
-		l.server.Close()
+// closeAtCut closes a connection when the link is cut. What it returns does so now.
+func (l *link) closeAtCut(c net.Conn) (now func()) {
+	stop := context.AfterFunc(l.ctx, func() { c.Close() })
+	return func() {
+		stop()
+		l.cut()
+		c.Close()
 	}
 }
 
