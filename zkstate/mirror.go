@@ -85,11 +85,14 @@ func NewMirror(s *zkconn.Session) *Mirror {
 func (m *Mirror) Session() *zkconn.Session { return m.session }
 
 // Look returns a new Look. The caller closes it.
-func (m *Mirror) Look() *Look { return m.look(nil) }
+func (m *Mirror) Look() *Look {
+	told := make(chan struct{})
+	return m.look(func() { close(told) }, told)
+}
 
-// look returns a Look that calls fired at its first change, if it is not nil. fired must neither block nor call m.
-func (m *Mirror) look(fired func()) *Look {
-	l := &Look{mirror: m, fired: fired}
+// look returns a Look that calls fired at its first change. fired must neither block nor call m.
+func (m *Mirror) look(fired func(), told <-chan struct{}) *Look {
+	l := &Look{mirror: m, fired: fired, told: told}
 	m.mu.Lock()
 	m.looks[l] = true
 	m.mu.Unlock()
@@ -317,30 +320,20 @@ func (m *Mirror) knowsChildren(path string) bool {
 // make a new Look, read again, and close the old one after that: what has not changed is not read again.
 type Look struct {
 	mirror *Mirror
-	fired  func() // called once when it has changed; nil: nothing
+	fired  func() // called once when it has changed
+	told   <-chan struct{}
 
 	// Guarded by the Mirror's mutex.
 	uses    []*answer
 	changed bool
 	closed  bool
-	told    chan struct{} // closed when it has changed; nil: nobody has asked
 }
 
 var _ Source = (*Look)(nil)
 
 // Changed returns a channel that is closed when something that was read through l has changed, or may have; or when the
 // session has ended: reads return its error then.
-func (l *Look) Changed() <-chan struct{} {
-	l.mirror.mu.Lock()
-	defer l.mirror.mu.Unlock()
-	if l.told == nil {
-		l.told = make(chan struct{})
-		if l.changed {
-			close(l.told)
-		}
-	}
-	return l.told
-}
+func (l *Look) Changed() <-chan struct{} { return l.told }
 
 // Close forgets the Look. It must not be used after that.
 func (l *Look) Close() {
@@ -360,12 +353,7 @@ func (l *Look) change() {
 		return
 	}
 	l.changed = true
-	if l.told != nil {
-		close(l.told)
-	}
-	if l.fired != nil {
-		l.fired()
-	}
+	l.fired()
 }
 
 // use notes that l reads a. The caller holds the Mirror's mutex.
@@ -592,7 +580,7 @@ func (t *Tracker) look() (*tracked, *Reader) {
 	one.look = t.mirror.look(func() {
 		one.changed.Store(true)
 		t.tell()
-	})
+	}, nil)
 	return one, NewReader(one.look, t.cfg.Home, t.cfg.Kinds...)
 }
 
