@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"muster/sim/soak"
+	"muster/sim/rig"
 )
 
 // script writes a shell script beside the configuration. It appends to the log what it says.
@@ -23,7 +23,7 @@ func TestOperationIsResumed(t *testing.T) {
 	t.Parallel()
 	for v, victim := range []string{"member", "op", "step"} {
 		for n, at := range []string{"one before", "one after", "two before", "two after", "three before", "three after"} {
-			if n%3 != v && !soak.Long() {
+			if n%3 != v && !rig.Long() {
 				continue
 			}
 			t.Run(victim+" "+at, func(t *testing.T) {

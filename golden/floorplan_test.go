@@ -161,7 +161,6 @@ func floorPlan() map[string]room {
 		// Real Redis servers for tests.
 		"dev/redisserver": {ours: []string{"dev/daemon"}},
 		"sim/needs":       {}, // for tests only
-		"sim/soak":        {}, // for tests that run long under faults
 		// What tests with real servers share.
 		"sim/rig": {ours: []string{
 			"dev/zkserver", "dev/redisserver", "plan", "resource", "zkstate", "zkstate/zkconn",

@@ -16,7 +16,6 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource/job"
 	"muster/sim/rig"
-	"muster/sim/soak"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -31,7 +30,7 @@ func TestBarrierSoak(t *testing.T) {
 	t.Parallel()
 	rounds, limit := 80, 5*time.Minute
 	ensemble := servers
-	if soak.Long() {
+	if rig.Long() {
 		rounds, limit = 1000, 30*time.Minute
 		var err error
 		if ensemble, err = zkserver.Start(t.Context(), zkserver.Options{Servers: 3}); err != nil {

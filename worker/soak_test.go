@@ -16,7 +16,6 @@ import (
 	"muster/resource"
 	"muster/resource/job"
 	"muster/sim/rig"
-	"muster/sim/soak"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -30,7 +29,7 @@ type soakSize struct {
 }
 
 func size() soakSize {
-	if soak.Long() {
+	if rig.Long() {
 		return soakSize{workers: 1000, extra: 20, joins: 5000, processes: 6}
 	}
 	return soakSize{workers: 60, extra: 6, joins: 300, processes: 3}

@@ -12,7 +12,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
-	"muster/sim/soak"
+	"muster/sim/rig"
 	"muster/worker"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -165,7 +165,7 @@ func TestRaceOfTwoApplies(t *testing.T) {
 	f := newFixture(t)
 	other := f.newStore(f.dial())
 	rounds := 20
-	if soak.Long() {
+	if rig.Long() {
 		rounds *= 10
 	}
 	for i := range rounds {

@@ -14,7 +14,7 @@ import (
 
 	"muster/cli"
 	"muster/sim/needs"
-	"muster/sim/soak"
+	"muster/sim/rig"
 )
 
 // mustRun runs a script of the shell that has to succeed, and returns what it printed.
@@ -54,7 +54,7 @@ func tag(t *testing.T, dir string) {
 func release(t *testing.T, dir, umask string, env ...string) string {
 	t.Helper()
 	platforms := "linux/" + runtime.GOARCH
-	if soak.Long() {
+	if rig.Long() {
 		platforms = "" // all
 	}
 	mustRun(t, dir, env, `
@@ -71,7 +71,7 @@ func release(t *testing.T, dir, umask string, env ...string) string {
 func elsewhere(t *testing.T) []string {
 	t.Helper()
 	dirs := strings.Fields(mustRun(t, ".", nil, "go env GOCACHE GOMODCACHE GOPATH"))
-	if soak.Long() {
+	if rig.Long() {
 		dirs[0] = t.TempDir() // everything is compiled again
 	}
 	return []string{

@@ -18,7 +18,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/group"
-	"muster/sim/soak"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -36,7 +36,7 @@ type freeze struct {
 func TestSoakFrozenPastTheLimit(t *testing.T) {
 	const timeout, members, crons = 3 * time.Second, 4, 12
 	rounds := 5
-	if soak.Long() {
+	if rig.Long() {
 		rounds *= 10
 	}
 	w := newWorld(t, zkserver.Options{}, func(g *group.Group) {
@@ -52,13 +52,13 @@ func TestSoakFrozenPastTheLimit(t *testing.T) {
 	for i := range members {
 		w.add(fmt.Sprint("m", i), "1.0", false, false)
 	}
-	soak.Await(t, 3*time.Minute, "all to join", w.allLive)
-	soak.Await(t, 3*time.Minute, "the first holders", w.allHeld)
+	rig.Until(t, 3*time.Minute, "all to join", w.allLive)
+	rig.Until(t, 3*time.Minute, "the first holders", w.allHeld)
 	books := newBooks(w)
 	if err := books.read(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	seed, s := soak.Seed(t), w.session()
+	seed, s := rig.Seed(t), w.session()
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var freezes []freeze
@@ -67,7 +67,7 @@ func TestSoakFrozenPastTheLimit(t *testing.T) {
 		p := w.members[fmt.Sprint("m", i)]
 		all.Go(func() {
 			for range rounds {
-				f, err := w.freezeFor(s, p, soak.Between(random, timeout*55/100, timeout*75/100))
+				f, err := w.freezeFor(s, p, rig.Between(random, timeout*55/100, timeout*75/100))
 				if err != nil {
 					t.Error(err)
 					return
@@ -75,7 +75,7 @@ func TestSoakFrozenPastTheLimit(t *testing.T) {
 				mu.Lock()
 				freezes = append(freezes, f)
 				mu.Unlock()
-				soak.Pause(t.Context(), soak.Between(random, 0, time.Second))
+				zkconn.Pause(t.Context(), rig.Between(random, 0, time.Second))
 			}
 		})
 	}
@@ -94,7 +94,7 @@ func TestSoakFrozenPastTheLimit(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	soak.Await(t, 3*time.Minute, "holders of all", w.allHeld)
+	rig.Until(t, 3*time.Minute, "holders of all", w.allHeld)
 	leave := time.Now()
 	finish(t, books)
 	checkFrozen(t, books, freezes, leave)
@@ -110,12 +110,12 @@ func (w *world) freezeFor(s *zkconn.Session, p *process, long time.Duration) (f 
 	if err != nil {
 		return f, err
 	}
-	soak.Pause(ctx, long)
+	zkconn.Pause(ctx, long)
 	now, err := s.Set(ctx, w.group.Root, nil, -1)
 	var clock unix.Timespec
 	err = errors.Join(err, unix.ClockGettime(unix.CLOCK_BOOTTIME, &clock), p.thaw())
 	f = freeze{p.identity, now.Mzxid, time.Duration(clock.Nano())}
-	for late := time.Now().Add(time.Minute); err == nil; soak.Pause(ctx, soak.PollEvery) {
+	for late := time.Now().Add(time.Minute); err == nil; zkconn.Pause(ctx, rig.PollEvery) {
 		stat, there, e := s.Exists(ctx, live)
 		switch {
 		case e != nil:
@@ -176,17 +176,17 @@ func TestClockWrongByAnHour(t *testing.T) {
 				}
 			})
 			a := w.add("a", "1.0", true, false)
-			soak.Await(t, 3*time.Minute, "a to have all", w.allHeld)
+			rig.Until(t, 3*time.Minute, "a to have all", w.allHeld)
 			w.add("b", "1.0", false, false)
 			books := newBooks(w)
-			soak.Await(t, 3*time.Minute, "a and b to share", func() string { return shares(w, books, 3, 3) })
+			rig.Until(t, 3*time.Minute, "a and b to share", func() string { return shares(w, books, 3, 3) })
 			if err := a.shift(by); err != nil {
 				t.Fatal(err)
 			}
-			soak.Await(t, 3*time.Minute, "b to have all", func() string { return shares(w, books, 0, 6) })
+			rig.Until(t, 3*time.Minute, "b to have all", func() string { return shares(w, books, 0, 6) })
 			wrong := time.Now().UTC()
 			// The assigner tries a with each cron once, so it may be later that a has failed with this one.
-			soak.Await(t, 3*time.Minute, "explain to speak of the clock", func() string {
+			rig.Until(t, 3*time.Minute, "explain to speak of the clock", func() string {
 				explain := exec.Command(filepath.Join(bin, "muster"), "explain", w.group.Path()+"/cron-0")
 				explain.Env = w.environ(w.members["b"])
 				out, err := explain.CombinedOutput()
@@ -195,13 +195,13 @@ func TestClockWrongByAnHour(t *testing.T) {
 				}
 				return ""
 			})
-			soak.Await(t, 3*time.Minute, "two more ticks", func() string { return past(t, books, wrong.Add(4*time.Second)) })
+			rig.Until(t, 3*time.Minute, "two more ticks", func() string { return past(t, books, wrong.Add(4*time.Second)) })
 			for _, err := range []error{a.shift(0), a.leave(time.Minute), a.start()} { // else its failures stay
 				if err != nil {
 					t.Fatal(err)
 				}
 			}
-			soak.Await(t, 3*time.Minute, "a to have its share", func() string { return shares(w, books, 3, 3) })
+			rig.Until(t, 3*time.Minute, "a to have its share", func() string { return shares(w, books, 3, 3) })
 			finish(t, books)
 		})
 	}
@@ -297,7 +297,7 @@ func TestCutOffLeaderEndsBeforeTheNextBegins(t *testing.T) {
 			a := w.add("a", "1.0", false, true)
 			first := w.started(t, "a")
 			b := w.add("b", "1.0", false, true)
-			soak.Await(t, 3*time.Minute, "b to join", w.allLive)
+			rig.Until(t, 3*time.Minute, "b to join", w.allLive)
 			if err := c.stop(a); err != nil {
 				t.Fatal(err)
 			}
@@ -317,11 +317,11 @@ func TestCutOffLeaderEndsBeforeTheNextBegins(t *testing.T) {
 			if err := c.heal(a); err != nil {
 				t.Fatal(err)
 			}
-			soak.Await(t, 3*time.Minute, "a to be a member again", w.allLive)
+			rig.Until(t, 3*time.Minute, "a to be a member again", w.allLive)
 			if err := b.run.OS.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			soak.Await(t, 3*time.Minute, "a to lead again", func() string {
+			rig.Until(t, 3*time.Minute, "a to lead again", func() string {
 				if runs := w.runs(t); len(runs) != 3 || runs[2].who != "a" {
 					return fmt.Sprintf("%+v", runs)
 				}
@@ -351,7 +351,7 @@ func (w *world) runs(t *testing.T) []run {
 // started waits for the first run of a member.
 func (w *world) started(t *testing.T, who string) (r run) {
 	t.Helper()
-	soak.Await(t, 3*time.Minute, who+" to lead", func() string {
+	rig.Until(t, 3*time.Minute, who+" to lead", func() string {
 		runs := w.runs(t)
 		i := slices.IndexFunc(runs, func(r run) bool { return r.who == who })
 		if i < 0 {
@@ -366,7 +366,7 @@ func (w *world) started(t *testing.T, who string) (r run) {
 // led waits until somebody has led so often.
 func (w *world) led(t *testing.T, times int) {
 	t.Helper()
-	soak.Await(t, 3*time.Minute, "the next leader", func() string {
+	rig.Until(t, 3*time.Minute, "the next leader", func() string {
 		if runs := w.runs(t); len(runs) != times {
 			return fmt.Sprintf("%+v", runs)
 		}
@@ -393,12 +393,12 @@ func TestDutiesComeBackSoonAfterAnOutage(t *testing.T) {
 			w.add("a", "1.0", false, false)
 			first := w.started(t, "a")
 			w.add("b", "1.0", false, false)
-			soak.Await(t, 3*time.Minute, "b to join", w.allLive)
+			rig.Until(t, 3*time.Minute, "b to join", w.allLive)
 			server := w.ensemble.Server(0)
 			if err := server.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			soak.Pause(t.Context(), longer)
+			zkconn.Pause(t.Context(), longer)
 			if err := server.Restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -412,7 +412,7 @@ func TestDutiesComeBackSoonAfterAnOutage(t *testing.T) {
 			if second := w.runs(t)[1]; second.epoch <= first.epoch {
 				t.Errorf("epoch %d after %d", second.epoch, first.epoch)
 			}
-			soak.Await(t, 3*time.Minute, "both to be members", w.allLive)
+			rig.Until(t, 3*time.Minute, "both to be members", w.allLive)
 			for _, p := range checkRuns("coordinator", w.runs(t)) {
 				t.Error(p)
 			}
@@ -440,14 +440,14 @@ func TestTheOldSessionIsNotClosedBeforeItsCommandsHaveEnded(t *testing.T) {
 	a := w.add("a", "1.0", false, true)
 	w.started(t, "a")
 	w.add("b", "1.0", false, false)
-	soak.Await(t, 3*time.Minute, "b to join", w.allLive)
+	rig.Until(t, 3*time.Minute, "b to join", w.allLive)
 	if err := a.cutOff(); err != nil {
 		t.Fatal(err)
 	}
-	soak.Pause(t.Context(), timeout*52/100)
+	zkconn.Pause(t.Context(), timeout*52/100)
 	if err := a.reachable(); err != nil {
 		t.Fatal(err)
 	}
 	w.led(t, 2)
-	soak.Await(t, 3*time.Minute, "both to be members", w.allLive)
+	rig.Until(t, 3*time.Minute, "both to be members", w.allLive)
 }

@@ -10,7 +10,7 @@ import (
 
 	"muster/dev/zkserver"
 	"muster/plan"
-	"muster/sim/soak"
+	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -48,7 +48,7 @@ func kindsOfFaults() []faultKind {
 
 func killMember(k *soakRun, p *process, random *rand.Rand) error {
 	p.kill()
-	soak.Pause(k.t.Context(), soak.Between(random, 0, sessionTimeout))
+	zkconn.Pause(k.t.Context(), rig.Between(random, 0, sessionTimeout))
 	return p.start()
 }
 
@@ -62,19 +62,19 @@ func restartMember(k *soakRun, p *process, random *rand.Rand) error {
 	if random.IntN(2) == 0 {
 		p.version = map[string]string{"1.9.0": "2.0.0", "2.0.0": "1.9.0"}[p.version]
 	}
-	soak.Pause(k.t.Context(), soak.Between(random, 0, time.Second))
+	zkconn.Pause(k.t.Context(), rig.Between(random, 0, time.Second))
 	return p.start()
 }
 
 // freezeMember freezes the process of the member alone. If that takes longer than its session, its guards must end its
 // commands while it is frozen. That they do so in time, overlaps would show.
 func freezeMember(k *soakRun, p *process, random *rand.Rand) error {
-	long := soak.Between(random, sessionTimeout/4, frozenFor)
+	long := rig.Between(random, sessionTimeout/4, frozenFor)
 	if err := p.freeze(); err != nil {
 		return err
 	}
-	soak.Pause(k.t.Context(), long)
-	for late := time.Now().Add(time.Minute); long > sessionTimeout; soak.Pause(k.t.Context(), soak.PollEvery) {
+	zkconn.Pause(k.t.Context(), long)
+	for late := time.Now().Add(time.Minute); long > sessionTimeout; zkconn.Pause(k.t.Context(), rig.PollEvery) {
 		left := k.commandsOf(p.identity)
 		if len(left) == 0 {
 			break
@@ -91,7 +91,7 @@ func cutConnections(k *soakRun, p *process, random *rand.Rand) error {
 		for _, proxy := range p.proxies {
 			proxy.Cut()
 		}
-		soak.Pause(k.t.Context(), soak.Between(random, 0, 500*time.Millisecond))
+		zkconn.Pause(k.t.Context(), rig.Between(random, 0, 500*time.Millisecond))
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func partition(k *soakRun, p *process, random *rand.Rand) error {
 	if err := p.cutOff(); err != nil {
 		return err
 	}
-	soak.Pause(k.t.Context(), soak.Between(random, 100*time.Millisecond, frozenFor))
+	zkconn.Pause(k.t.Context(), rig.Between(random, 100*time.Millisecond, frozenFor))
 	return p.reachable()
 }
 
@@ -108,7 +108,7 @@ func hang(k *soakRun, p *process, random *rand.Rand) error {
 	if err := p.holdBack(); err != nil {
 		return err
 	}
-	soak.Pause(k.t.Context(), soak.Between(random, 100*time.Millisecond, frozenFor))
+	zkconn.Pause(k.t.Context(), rig.Between(random, 100*time.Millisecond, frozenFor))
 	return p.letGo()
 }
 
@@ -195,14 +195,14 @@ func parentOf(pid int) (parent int) {
 }
 
 func wrongClock(k *soakRun, p *process, random *rand.Rand) error {
-	by := soak.Between(random, 20*time.Second, 10*time.Minute)
+	by := rig.Between(random, 20*time.Second, 10*time.Minute)
 	if random.IntN(2) == 0 {
 		by = -by
 	}
 	if err := p.shift(by); err != nil {
 		return err
 	}
-	soak.Pause(k.t.Context(), soak.Between(random, time.Second, 15*time.Second))
+	zkconn.Pause(k.t.Context(), rig.Between(random, time.Second, 15*time.Second))
 	return p.shift(0)
 }
 
@@ -216,7 +216,7 @@ func killLeader(k *soakRun, _ *process, random *rand.Rand) error {
 	if err := k.ensemble.Server(i).Kill(); err != nil {
 		return err
 	}
-	soak.Pause(ctx, soak.Between(random, 0, 3*time.Second))
+	zkconn.Pause(ctx, rig.Between(random, 0, 3*time.Second))
 	return k.ensemble.Server(i).Restart(ctx)
 }
 
@@ -225,7 +225,7 @@ func freezeServer(k *soakRun, _ *process, random *rand.Rand) error {
 	if err := s.Pause(); err != nil {
 		return err
 	}
-	soak.Pause(k.t.Context(), soak.Between(random, 100*time.Millisecond, frozenFor))
+	zkconn.Pause(k.t.Context(), rig.Between(random, 100*time.Millisecond, frozenFor))
 	return s.Resume()
 }
 

@@ -19,7 +19,6 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/sim/rig"
-	"muster/sim/soak"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -145,7 +144,7 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(bin)
-	err = soak.Build(bin, map[string]string{"muster": "../.."})
+	err = rig.Build(bin, map[string]string{"muster": "../.."})
 	if err == nil {
 		self, err = os.Executable()
 	}

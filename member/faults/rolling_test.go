@@ -10,7 +10,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/group"
-	"muster/sim/soak"
+	"muster/sim/rig"
 	"muster/zkstate/znode"
 )
 
@@ -74,7 +74,7 @@ func upgrade(t *testing.T, promote group.PromoteAfter, enough int) {
 		takes += u.step(t, id+" leaves", takes, before, u.of("2.0"))
 	}
 	until := time.Now().Add(6 * time.Second).UTC()
-	soak.Await(t, 2*time.Minute, "two more ticks", func() string { return past(t, u.books, until) })
+	rig.Until(t, 2*time.Minute, "two more ticks", func() string { return past(t, u.books, until) })
 	if n := u.takes(); n != takes {
 		t.Errorf("%d duties moved after the last step", n-takes)
 	}
@@ -121,7 +121,7 @@ func (u *upgradeRun) takes() int {
 // duties were taken so far.
 func (u *upgradeRun) settled(wanted []string) int {
 	u.t.Helper()
-	soak.Await(u.t, 2*time.Minute, "an even roster", func() string {
+	rig.Until(u.t, 2*time.Minute, "an even roster", func() string {
 		if o := u.look(); o == nil || o.Live != len(u.version) {
 			return fmt.Sprintf("not all members are live: %+v", o)
 		}

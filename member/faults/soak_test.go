@@ -12,7 +12,8 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/group"
-	"muster/sim/soak"
+	"muster/sim/rig"
+	"muster/zkstate/zkconn"
 )
 
 // The faults of TestGroupSoak. Durations are as long as the fault goes on.
@@ -30,7 +31,7 @@ type size struct {
 }
 
 func soakSize() size {
-	if soak.Long() {
+	if rig.Long() {
 		return size{members: 24, leaders: 12, crons: 28, faults: 1000, atOnce: 7, every: "@every 5s"}
 	}
 	return size{members: 20, leaders: 12, crons: 28, faults: 40, atOnce: 7, every: "@every 3s"}
@@ -45,7 +46,7 @@ func TestGroupSoak(t *testing.T) {
 	w := newWorld(t, zkserver.Options{Servers: 3, Heap: "256m"}, func(g *group.Group) { declare(g, size) })
 	w.longest = 2 * time.Second
 	k := &soakRun{
-		world: w, size: size, books: newBooks(w), random: rand.New(rand.NewPCG(soak.Seed(t), 1)),
+		world: w, size: size, books: newBooks(w), random: rand.New(rand.NewPCG(rig.Seed(t), 1)),
 		well: map[string]bool{}, count: map[string]int{},
 	}
 	for i := range size.members {
@@ -53,7 +54,7 @@ func TestGroupSoak(t *testing.T) {
 		w.add(id, []string{"1.9.0", "2.0.0"}[i%2], i%3 == 0, true)
 		k.well[id] = true
 	}
-	soak.Await(t, 2*time.Minute, "the first holders", w.allHeld)
+	rig.Until(t, 2*time.Minute, "the first holders", w.allHeld)
 	k.readBooks() // what is after these cursors is accounted for
 	k.run()
 	k.heal()
@@ -132,7 +133,7 @@ func (k *soakRun) run() {
 		case slots <- struct{}{}:
 			if !k.one(func() { <-slots }) {
 				<-slots
-				soak.Pause(k.t.Context(), soak.PollEvery)
+				zkconn.Pause(k.t.Context(), rig.PollEvery)
 				continue
 			}
 			if done++; done%100 == 0 {
@@ -230,10 +231,10 @@ func (k *soakRun) heal() {
 		k.t.Fatal(k.first)
 	}
 	healed := time.Now()
-	soak.Await(k.t, 3*time.Minute, "holders of all duties after the faults", k.allHeld)
+	rig.Until(k.t, 3*time.Minute, "holders of all duties after the faults", k.allHeld)
 	k.t.Logf("every duty was held %s after the last fault", time.Since(healed).Round(100*time.Millisecond))
 	until := time.Now().UTC().Add(10 * time.Second)
-	soak.Await(k.t, 6*time.Minute, "ticks after the faults", func() string {
+	rig.Until(k.t, 6*time.Minute, "ticks after the faults", func() string {
 		k.readBooks()
 		for name, l := range k.books.all {
 			if l.cursor.Before(until) {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/chromedp/cdproto/page"
 
-	"muster/sim/soak"
+	"muster/sim/rig"
 )
 
 // seenSoon is how long a change may take from ZooKeeper to the screen. It is a second on a quiet machine; this one runs
@@ -152,7 +152,7 @@ func testServerIsGone(t *testing.T, w *town, s *server) {
 	if !eval[bool](b, "window.mark === true") {
 		t.Error("the page was loaded again")
 	}
-	soak.Await(t, patience, "the stream", func() string {
+	rig.Until(t, patience, "the stream", func() string {
 		if eval[string](b, "document.body.dataset.live||''") != "true" {
 			return "it is not live"
 		}

@@ -8,7 +8,6 @@ import (
 
 	"muster/dev/zkserver"
 	"muster/sim/rig"
-	"muster/sim/soak"
 )
 
 // reads are the requests that change nothing: exists, getData, getACL, getChildren, sync, ping, getChildren2,
@@ -84,7 +83,7 @@ group "b" {
 }`)
 	w.start("joined", "worker", "--root", "/jobs", "--job", "a", "--identity", "reader-a")
 	w.environ = nil
-	soak.Await(t, patience, "the worker's last write, the roll", func() string {
+	rig.Until(t, patience, "the worker's last write, the roll", func() string {
 		if roll, _, err := w.s.Get(t.Context(), "/jobs/a"); err != nil || len(roll) == 0 {
 			return fmt.Sprintf("%d bytes, %v", len(roll), err)
 		}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"muster/dev/zkserver"
-	"muster/sim/soak"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -53,7 +53,7 @@ func TestCrowdSoak(t *testing.T) {
 // ready waits until a page is there: what is read for the first time may take longer than a reader waits.
 func (s *server) ready(page string) {
 	s.t.Helper()
-	soak.Await(s.t, patience, page, func() string {
+	rig.Until(s.t, patience, page, func() string {
 		code, _, body := s.get(page)
 		if code == 503 {
 			return body
@@ -177,7 +177,7 @@ func testManyWorkers(t *testing.T, w *world, s *server) {
 
 // manyReaders is how many pages are open, and how many read too slowly. They are all from one machine here.
 func manyReaders() int {
-	if soak.Long() {
+	if rig.Long() {
 		return 400
 	}
 	return 100
@@ -203,14 +203,14 @@ func testManyReaders(t *testing.T, w *world, s *server) {
 			}
 		})
 	}
-	soak.Await(t, patience, "all readers", func() string {
+	rig.Until(t, patience, "all readers", func() string {
 		if n := clients.streams.Load(); n < int64(manyReaders()) {
 			return fmt.Sprintf("%d streams are open; %v", n, clients.problems())
 		}
 		return ""
 	})
 	changed := 0
-	soak.Await(t, patience, "patches", func() string {
+	rig.Until(t, patience, "patches", func() string {
 		w.end(100 + changed)
 		changed++
 		if n := patches.Load(); n < int64(5*manyReaders()) {
@@ -234,7 +234,7 @@ func testManyReaders(t *testing.T, w *world, s *server) {
 // awaitFiles waits until the server has no more files and sockets open than it had, but for a few.
 func (s *server) awaitFiles(most int) {
 	s.t.Helper()
-	soak.Await(s.t, patience, "that connections are closed", func() string {
+	rig.Until(s.t, patience, "that connections are closed", func() string {
 		if n := s.files(); n > most+2 {
 			return fmt.Sprintf("%d files are open; there were %d", n, most)
 		}
@@ -339,7 +339,7 @@ func testSlowReaders(t *testing.T, w *world, s *server) {
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	soak.Await(t, patience, "the end of the connection to ZooKeeper", func() string {
+	rig.Until(t, patience, "the end of the connection to ZooKeeper", func() string {
 		if _, _, body := s.get("/history"); !strings.Contains(body, "does not answer") {
 			return "it is not noticed"
 		}
@@ -350,7 +350,7 @@ func testSlowReaders(t *testing.T, w *world, s *server) {
 	}
 	patches := seen.Load()
 	n := 0
-	soak.Await(t, patience, "that the page is current again", func() string {
+	rig.Until(t, patience, "that the page is current again", func() string {
 		w.end(2000 + n)
 		if n++; seen.Load() < patches+2 {
 			return "no patch"
@@ -415,7 +415,7 @@ func testFlood(t *testing.T, w *world, s *server) {
 		}
 		return true
 	})
-	soak.Await(t, patience, "the page", func() string {
+	rig.Until(t, patience, "the page", func() string {
 		if code, _, body := s.get("/"); code != 200 {
 			return fmt.Sprint(code, body)
 		}

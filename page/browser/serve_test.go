@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"muster/dev/daemon"
-	"muster/sim/soak"
+	"muster/sim/rig"
 )
 
 // server is a running muster serve.
@@ -48,7 +48,7 @@ func (w *world) launch(cmd *exec.Cmd) *server {
 	w.t.Cleanup(func() { endProcess(p) })
 	s := &server{t: w.t, run: p}
 	said := regexp.MustCompile(`http://([\w.:\[\]]+)`)
-	soak.Await(w.t, patience, "muster serve", func() string {
+	rig.Until(w.t, patience, "muster serve", func() string {
 		out := p.Out.String()
 		if p.Ended() {
 			w.t.Fatalf("muster serve ended with %d:\n%s", p.Code(), out)

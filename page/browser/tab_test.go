@@ -19,7 +19,7 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 
-	"muster/sim/soak"
+	"muster/sim/rig"
 )
 
 // command is a command of the DevTools protocol whose result does not matter.
@@ -84,7 +84,7 @@ func quote(s string) string {
 func (b *tab) awaitText(texts ...string) {
 	b.t.Helper()
 	shown := ""
-	soak.Await(b.t, patience, "the page", func() string {
+	rig.Until(b.t, patience, "the page", func() string {
 		shown, _ = tryEval[string](b, "document.body.innerText") // between two pages there is none
 		for _, text := range texts {
 			if !strings.Contains(shown, text) {
@@ -211,7 +211,7 @@ func TestTabNotesWhatIsWrong(t *testing.T) {
 		`console.log: "hello"`, "exception: Error: thrown", "dialog: boo", "CSP: img-src", "CSP: style-src-attr",
 		"CSP: script-src-elem", "request: http://127.0.0.1:1/away",
 	} {
-		soak.Await(t, patience, want, func() string {
+		rig.Until(t, patience, want, func() string {
 			found = append(found, b.complaints()...)
 			if !slices.ContainsFunc(found, func(line string) bool { return strings.Contains(line, want) }) {
 				return strings.Join(found, "\n")

@@ -18,7 +18,7 @@ import (
 	"muster/dev/daemon"
 	"muster/dev/redisserver"
 	"muster/dev/zkserver"
-	"muster/sim/soak"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -115,7 +115,7 @@ func (w *world) start(says string, args ...string) *daemon.Process {
 			w.t.Logf("muster %s wrote:\n%s", strings.Join(args, " "), p.Out.String())
 		}
 	})
-	soak.Await(w.t, patience, strings.Join(args, " "), func() string {
+	rig.Until(w.t, patience, strings.Join(args, " "), func() string {
 		out := p.Out.String()
 		if says == "" || strings.Contains(out, says) {
 			return ""
@@ -160,7 +160,7 @@ func (w *world) statuses() map[string]string {
 // awaitStatus waits until resources have these statuses.
 func (w *world) awaitStatus(want map[string]string) {
 	w.t.Helper()
-	soak.Await(w.t, patience, "muster status", func() string {
+	rig.Until(w.t, patience, "muster status", func() string {
 		have := w.statuses()
 		for path, status := range want {
 			if have[path] != status {
@@ -201,7 +201,7 @@ func testMain(m *testing.M) int {
 	var err error
 	if bin, err = os.MkdirTemp("", "muster-browser-"); err == nil {
 		defer os.RemoveAll(bin)
-		err = soak.Build(bin, map[string]string{"muster": "../.."})
+		err = rig.Build(bin, map[string]string{"muster": "../.."})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

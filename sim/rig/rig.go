@@ -1,12 +1,17 @@
 // Package rig is what tests with real servers share: the servers of a test binary, sessions and proxies that end with
-// their test, resources in a root of their own, and waiting. It has no opinion about what a test does with them.
+// their test, resources in a root of their own, and waiting. For tests that let processes and servers fail at random it
+// also says for how long, and with which seed. It has no opinion about what a test does with them, and makes no faults.
 package rig
 
 import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -173,4 +178,53 @@ func Receive[T any](t testing.TB, from <-chan T, what string) (v T) {
 		t.Fatalf("waited %s for %s", Patience, what)
 	}
 	return v
+}
+
+// Long reports whether the long forms are wanted: MUSTER_SOAK is set.
+func Long() bool { return os.Getenv("MUSTER_SOAK") != "" }
+
+// Seed is MUSTER_SEED, or random. It is logged. It repeats the choice of faults, but not what they meet.
+func Seed(t *testing.T) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(os.Getenv("MUSTER_SEED"), 10, 64)
+	if err != nil {
+		n = rand.Uint64()
+	}
+	t.Logf("MUSTER_SEED=%d", n)
+	return n
+}
+
+// PollEvery is how often Until looks.
+const PollEvery = 50 * time.Millisecond
+
+// Until looks until ok returns "". After a limit it fails with what ok said last.
+func Until(t *testing.T, limit time.Duration, what string, ok func() string) {
+	t.Helper()
+	late := time.Now().Add(limit)
+	for {
+		missing := ok()
+		if missing == "" {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("%s: not within %s: %s", what, limit, missing)
+		}
+		zkconn.Pause(t.Context(), PollEvery)
+	}
+}
+
+// Between is a random duration.
+func Between(random *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(random.Int64N(int64(most-least)))
+}
+
+// Build builds commands into dir, by their names, from the directories of their packages.
+func Build(dir string, packages map[string]string) error {
+	for name, from := range packages {
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, name), from)
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("go build %s: %w\n%s", from, err, out)
+		}
+	}
+	return nil
 }

@@ -14,7 +14,8 @@ import (
 
 	"muster/dev/redisserver"
 	"muster/dev/zkserver"
-	"muster/sim/soak"
+	"muster/sim/rig"
+	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
@@ -32,9 +33,9 @@ func TestQueueFailOverSoak(t *testing.T) {
 	w.watched = watched
 	w.queue.Redis = "redis+sentinel://" + strings.Join(watched.SentinelAddrs(), ",") + "/" + watched.Name
 	w.create()
-	w.seed = soak.Seed(t)
+	w.seed = rig.Seed(t)
 	tasks, failOvers := 5_000, 2
-	if soak.Long() {
+	if rig.Long() {
 		tasks, failOvers = 200_000, 12
 	}
 	batches := batchesOf(w.seed, tasks, 1_000)
@@ -64,7 +65,7 @@ func (w *world) submitEach(batches []batch, over time.Duration) error {
 		if err != nil {
 			return err
 		}
-		for late := time.Now().Add(patience); ; soak.Pause(w.t.Context(), soak.PollEvery) {
+		for late := time.Now().Add(patience); ; zkconn.Pause(w.t.Context(), rig.PollEvery) {
 			if _, err = w.muster("submit", w.queue.Name, path, "--id", b.id()); err == nil {
 				break
 			}
@@ -73,7 +74,7 @@ func (w *world) submitEach(batches []batch, over time.Duration) error {
 			}
 		}
 		if i%10 == 0 {
-			soak.Pause(w.t.Context(), over*10/time.Duration(len(batches)))
+			zkconn.Pause(w.t.Context(), over*10/time.Duration(len(batches)))
 		}
 	}
 	return nil
@@ -83,7 +84,7 @@ func (w *world) submitEach(batches []batch, over time.Duration) error {
 func (w *world) failOver(random *rand.Rand) {
 	w.t.Helper()
 	at, both := 0, w.watched.Servers
-	soak.Await(w.t, patience, "the replica to follow", func() string {
+	rig.Until(w.t, patience, "the replica to follow", func() string {
 		at = w.primary() // each time: the sentinels agree only after a while, and may change it again
 		c := redis.NewClient(&redis.Options{Addr: both[at].Addr(), MaxRetries: -1, Protocol: 2})
 		defer c.Close()
@@ -100,12 +101,12 @@ func (w *world) failOver(random *rand.Rand) {
 	}
 	for _, step := range steps {
 		if step == nil {
-			soak.Pause(w.t.Context(), soak.Between(random, 0, 2*time.Second)) // this is lost
+			zkconn.Pause(w.t.Context(), rig.Between(random, 0, 2*time.Second)) // this is lost
 		} else if err := step(); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	soak.Await(w.t, patience, "another primary", func() string {
+	rig.Until(w.t, patience, "another primary", func() string {
 		if w.primary() == at {
 			return "it is still the same"
 		}
@@ -144,7 +145,7 @@ func (w *world) primary() int {
 		if w.t.Context().Err() != nil {
 			w.t.Fatal("no sentinel answers")
 		}
-		soak.Pause(w.t.Context(), soak.PollEvery)
+		zkconn.Pause(w.t.Context(), rig.PollEvery)
 	}
 }
 
@@ -152,7 +153,7 @@ func (w *world) primary() int {
 func (w *world) resubmitLost(batches []batch) {
 	w.t.Helper()
 	named := map[string]bool{}
-	soak.Await(w.t, patience, "all batches to end", func() string {
+	rig.Until(w.t, patience, "all batches to end", func() string {
 		s, err := w.state()
 		if err != nil {
 			return err.Error()
@@ -202,7 +203,7 @@ func (w *world) everyBatchOnce(batches []batch) {
 	if out, err := w.muster("drop", "--dead", w.queue.Name); err != nil {
 		w.t.Error(err, out)
 	}
-	soak.Await(w.t, patience, "nothing to be left in Redis", func() string {
+	rig.Until(w.t, patience, "nothing to be left in Redis", func() string {
 		left, err := w.keysLeft()
 		if left = slices.DeleteFunc(left, func(k string) bool { return strings.HasSuffix(k, ":hands") }); len(left) > 0 ||
 			err != nil {

@@ -18,7 +18,6 @@ import (
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/sim/rig"
-	"muster/sim/soak"
 )
 
 // outcome is what a command of muster did.
@@ -210,7 +209,7 @@ func TestFullMemory(t *testing.T) {
 	w.add("e", false, w.executor("--", "cat")...)
 	done := func(id string) {
 		t.Helper()
-		soak.Await(t, patience, "the results of "+id, func() string {
+		rig.Until(t, patience, "the results of "+id, func() string {
 			o := w.try("", "batch", w.queue.Name+"/"+id, "--results")
 			if o.code != 0 || strings.Count(o.stdout, "\n") != 2 {
 				return o.stdout + o.stderr
@@ -244,7 +243,7 @@ func (w *world) file(text string) string {
 // wrote waits until a process has written what a pattern describes.
 func (w *world) wrote(name, pattern string) {
 	w.t.Helper()
-	soak.Await(w.t, patience, name+" to write "+pattern, func() string {
+	rig.Until(w.t, patience, name+" to write "+pattern, func() string {
 		body, err := os.ReadFile(filepath.Join(w.dir, name+".out"))
 		if err != nil || !regexp.MustCompile(pattern).Match(body) {
 			return fmt.Sprintf("%s, %v", body, err)
@@ -259,7 +258,7 @@ func TestResultsThatNobodyCollects(t *testing.T) {
 	w := newWorld(t, zkserver.Options{}, nil)
 	w.add("e", false, w.executor("--", "cat")...)
 	w.try("a\nb\n", "submit", w.queue.Name, "-", "--id", "b").expect(t, "submit", 0, "")
-	soak.Await(t, patience, "status to say so", func() string {
+	rig.Until(t, patience, "status to say so", func() string {
 		o := w.try("", "status", "--root", w.queue.Root, w.queue.Name)
 		if !regexp.MustCompile(`degraded`).MatchString(o.stdout) || !strings.Contains(o.stdout, "muster watcher") {
 			return o.stdout + o.stderr
@@ -268,7 +267,7 @@ func TestResultsThatNobodyCollects(t *testing.T) {
 	})
 	w.add("w", false, muster(), "watcher", w.queue.Name, "--", "cat")
 	w.wrote("w", `"index":1`)
-	soak.Await(t, patience, "the batch to end", func() string {
+	rig.Until(t, patience, "the batch to end", func() string {
 		if s, err := w.state(); err != nil || len(s.Batches) > 0 {
 			return fmt.Sprintf("%+v, %v", s.Batches, err)
 		}

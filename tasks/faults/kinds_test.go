@@ -11,7 +11,7 @@ import (
 
 	"muster/dev/zkserver"
 	"muster/plan"
-	"muster/sim/soak"
+	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -82,7 +82,7 @@ func lasting(
 		if err := set(k, p, true); err != nil {
 			return err
 		}
-		soak.Pause(k.t.Context(), soak.Between(random, least, most))
+		zkconn.Pause(k.t.Context(), rig.Between(random, least, most))
 		return set(k, p, false)
 	}
 }
@@ -127,7 +127,7 @@ func pausesRedis(k *soakRun, _ *process, on bool) error {
 
 func killProcess(k *soakRun, p *process, random *rand.Rand) error {
 	p.kill()
-	soak.Pause(k.t.Context(), soak.Between(random, 0, sessionTimeout))
+	zkconn.Pause(k.t.Context(), rig.Between(random, 0, sessionTimeout))
 	return p.start()
 }
 
@@ -138,14 +138,14 @@ func restartProcess(k *soakRun, p *process, random *rand.Rand) error {
 	if code := p.run.Code(); code != 0 && code != 143 {
 		return fmt.Errorf("%s was asked to leave, and ended with %d", p.name, code)
 	}
-	soak.Pause(k.t.Context(), soak.Between(random, 0, time.Second))
+	zkconn.Pause(k.t.Context(), rig.Between(random, 0, time.Second))
 	return p.start()
 }
 
 func cutConnections(k *soakRun, p *process, random *rand.Rand) error {
 	for range 1 + random.IntN(3) {
 		p.each((*zkserver.Proxy).Cut)
-		soak.Pause(k.t.Context(), soak.Between(random, 0, 500*time.Millisecond))
+		zkconn.Pause(k.t.Context(), rig.Between(random, 0, 500*time.Millisecond))
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func killAll(k *soakRun, _ *process, random *rand.Rand) error {
 	for _, p := range mine {
 		p.kill()
 	}
-	soak.Pause(k.t.Context(), soak.Between(random, 0, sessionTimeout))
+	zkconn.Pause(k.t.Context(), rig.Between(random, 0, sessionTimeout))
 	for _, p := range mine {
 		if err := p.start(); err != nil {
 			return err
@@ -197,7 +197,7 @@ func killLeader(k *soakRun, _ *process, random *rand.Rand) error {
 	if err := k.ensemble.Server(i).Kill(); err != nil {
 		return err
 	}
-	soak.Pause(ctx, soak.Between(random, 0, 3*time.Second))
+	zkconn.Pause(ctx, rig.Between(random, 0, 3*time.Second))
 	return k.ensemble.Server(i).Restart(ctx)
 }
 
@@ -206,7 +206,7 @@ func freezeServer(k *soakRun, _ *process, random *rand.Rand) error {
 	if err := s.Pause(); err != nil {
 		return err
 	}
-	soak.Pause(k.t.Context(), soak.Between(random, 100*time.Millisecond, frozenFor))
+	zkconn.Pause(k.t.Context(), rig.Between(random, 100*time.Millisecond, frozenFor))
 	return s.Resume()
 }
 
@@ -216,14 +216,14 @@ func killRedis(k *soakRun, _ *process, random *rand.Rand) error {
 	if err := k.redis.Kill(); err != nil {
 		return err
 	}
-	soak.Pause(ctx, soak.Between(random, 0, 3*time.Second))
+	zkconn.Pause(ctx, rig.Between(random, 0, 3*time.Second))
 	return k.redis.Restart(ctx)
 }
 
 func cutRedis(k *soakRun, _ *process, random *rand.Rand) error {
 	for range 1 + random.IntN(5) {
 		k.proxy.Cut()
-		soak.Pause(k.t.Context(), soak.Between(random, 0, 300*time.Millisecond))
+		zkconn.Pause(k.t.Context(), rig.Between(random, 0, 300*time.Millisecond))
 	}
 	return nil
 }
@@ -242,10 +242,10 @@ func closeOne(k *soakRun, _ *process, random *rand.Rand) error {
 func loseReplies(k *soakRun, _ *process, random *rand.Rand) error {
 	for range 1 + random.IntN(3) {
 		k.proxy.Mute(true)
-		soak.Pause(k.t.Context(), soak.Between(random, 0, 300*time.Millisecond))
+		zkconn.Pause(k.t.Context(), rig.Between(random, 0, 300*time.Millisecond))
 		k.proxy.Cut()
 		k.proxy.Mute(false)
-		soak.Pause(k.t.Context(), soak.Between(random, 0, 300*time.Millisecond))
+		zkconn.Pause(k.t.Context(), rig.Between(random, 0, 300*time.Millisecond))
 	}
 	return nil
 }
@@ -292,8 +292,8 @@ func pauseBatch(k *soakRun, _ *process, random *rand.Rand) error {
 	id := ids[random.IntN(len(ids))]
 	at := k.queue.Name + "/" + id
 	_, _ = k.muster("pause", at) // it may have ended; or a server is down, and nobody knows whether it is paused
-	soak.Pause(k.t.Context(), soak.Between(random, 0, 3*time.Second))
-	for late := time.Now().Add(patience); ; soak.Pause(ctx, soak.PollEvery) {
+	zkconn.Pause(k.t.Context(), rig.Between(random, 0, 3*time.Second))
+	for late := time.Now().Add(patience); ; zkconn.Pause(ctx, rig.PollEvery) {
 		out, err := k.muster("resume", at)
 		if err == nil {
 			return nil

@@ -10,9 +10,10 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/queue"
-	"muster/sim/soak"
+	"muster/sim/rig"
 	"muster/tasks"
 	"muster/tasks/store"
+	"muster/zkstate/zkconn"
 )
 
 // submitLines submits lines as a batch, whose results are kept.
@@ -43,7 +44,7 @@ func (w *world) inRedis() (store.Batch, error) {
 // finished waits until so many tasks of the only batch are done or dead.
 func (w *world) finished(n int64) {
 	w.t.Helper()
-	soak.Await(w.t, patience, fmt.Sprint(n, " finished tasks"), func() string {
+	rig.Until(w.t, patience, fmt.Sprint(n, " finished tasks"), func() string {
 		if b, err := w.inRedis(); err != nil || b.Done+b.Dead < n {
 			return fmt.Sprintf("%+v, %v", b, err)
 		}
@@ -77,7 +78,7 @@ type outages struct {
 }
 
 func outagesSize() outages {
-	if soak.Long() {
+	if rig.Long() {
 		return outages{rounds: 6, processes: 4, seats: 25}
 	}
 	return outages{rounds: 3, processes: 4, seats: 5}
@@ -105,7 +106,7 @@ func TestOutages(t *testing.T) {
 			dead := map[string]bool{} // seats of executors
 			for round := range size.rounds {
 				names := w.addGo(fmt.Sprintf("e-%d-", round), size.processes, size.seats)
-				soak.Await(t, patience, "executors that all have work, and none of before", func() string {
+				rig.Until(t, patience, "executors that all have work, and none of before", func() string {
 					inHand := 4 * executors
 					if round >= 2 {
 						inHand = executors / 2
@@ -175,7 +176,7 @@ func (w *world) evicted(dead map[string]bool) string {
 // joined waits until a process is live.
 func (w *world) joined(name string) {
 	w.t.Helper()
-	soak.Await(w.t, patience, name+" to join", func() string {
+	rig.Until(w.t, patience, name+" to join", func() string {
 		s, err := w.state()
 		if err != nil {
 			return err.Error()
@@ -219,7 +220,7 @@ func (w *world) addGo(prefix string, processes, seats int) (names []string) {
 func (w *world) busy(executors int, dead map[string]bool) map[string]bool {
 	w.t.Helper()
 	seats := map[string]bool{}
-	soak.Await(w.t, patience, "executors that all have work", func() string {
+	rig.Until(w.t, patience, "executors that all have work", func() string {
 		if left := w.evicted(dead); left != "" {
 			return left
 		}
@@ -287,7 +288,7 @@ func TestServersAway(t *testing.T) {
 	if err := w.ensemble.Server(0).Pause(); err != nil {
 		t.Fatal(err)
 	}
-	soak.Pause(t.Context(), session*5/4)
+	zkconn.Pause(t.Context(), session*5/4)
 	if err := w.ensemble.Server(0).Resume(); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/queue"
-	"muster/sim/soak"
+	"muster/sim/rig"
 )
 
 // poisonClass is a batch of which some tasks kill their executor.
@@ -24,7 +24,7 @@ type poisonClass struct {
 // poisonClasses are the case that was found, with one attempt unless there is time; and others.
 func poisonClasses() map[string]poisonClass {
 	c := poisonClass{executors: 4, parallel: 2, tasks: 300, poison: 10, attempts: 1}
-	if !soak.Long() {
+	if !rig.Long() {
 		return map[string]poisonClass{"four": c}
 	}
 	c.attempts = 3

@@ -24,7 +24,6 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource/queue"
 	"muster/sim/rig"
-	"muster/sim/soak"
 	"muster/tasks"
 	"muster/zkstate/zkconn"
 )
@@ -195,7 +194,7 @@ func testMain(m *testing.M) int {
 	}
 	if err == nil {
 		defer os.RemoveAll(bin)
-		err = soak.Build(bin, map[string]string{"muster": "../.."})
+		err = rig.Build(bin, map[string]string{"muster": "../.."})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -226,7 +225,7 @@ func actGo(args []string) int {
 			for ctx.Err() == nil {
 				if err := execute(ctx, args[0], name, len(args) > 2); err != nil && ctx.Err() == nil {
 					fmt.Fprintln(os.Stderr, name, err)
-					soak.Pause(ctx, 100*time.Millisecond) // as a supervisor would
+					zkconn.Pause(ctx, 100*time.Millisecond) // as a supervisor would
 				}
 			}
 		})

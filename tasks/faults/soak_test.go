@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"muster/dev/zkserver"
-	"muster/sim/soak"
+	"muster/sim/rig"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -32,7 +32,7 @@ type size struct {
 }
 
 func soakSize() size {
-	if soak.Long() {
+	if rig.Long() {
 		return size{tasks: 1_000_000, most: 30_000, submit: 6 * time.Minute, decks: 11, atOnce: 4}
 	}
 	return size{tasks: 20_000, most: 2_000, submit: 25 * time.Second, decks: 1, atOnce: 8}
@@ -79,7 +79,7 @@ type soakRun struct {
 }
 
 func newRun(w *world, size size) *soakRun {
-	w.seed = soak.Seed(w.t)
+	w.seed = rig.Seed(w.t)
 	return &soakRun{
 		world: w, size: size, batches: batchesOf(w.seed, size.tasks, size.most),
 		random: rand.New(rand.NewPCG(w.seed, 1)), well: map[string]bool{}, busy: map[subject]bool{},
@@ -116,7 +116,7 @@ func (k *soakRun) startAll() {
 func (k *soakRun) submitSome(s *submitter, first int) {
 	for i := first; i < len(k.batches) && !k.failed(); i += submitters {
 		due := k.size.submit * time.Duration(i) / time.Duration(len(k.batches))
-		soak.Pause(k.t.Context(), due-time.Since(k.begun))
+		zkconn.Pause(k.t.Context(), due-time.Since(k.begun))
 		if err := s.submit(k.batches[i]); err != nil {
 			k.fail(err)
 			return
@@ -170,7 +170,7 @@ func (k *soakRun) run() {
 		i := slices.IndexFunc(deck, func(f fault) bool { return k.one(f, func() { <-slots }) })
 		if i < 0 {
 			<-slots
-			soak.Pause(k.t.Context(), soak.PollEvery)
+			zkconn.Pause(k.t.Context(), rig.PollEvery)
 			continue
 		}
 		deck = slices.Delete(deck, i, i+1)
@@ -270,7 +270,7 @@ func (k *soakRun) heal() {
 	if k.first != nil {
 		k.t.Fatal(k.first)
 	}
-	soak.Await(k.t, patience, "all batches to end", func() string {
+	rig.Until(k.t, patience, "all batches to end", func() string {
 		s, err := k.state()
 		if err != nil {
 			return err.Error()
@@ -342,7 +342,7 @@ func (w *world) where(b batch) (all string) {
 
 // leaveAll asks all processes to leave.
 func (k *soakRun) leaveAll() {
-	soak.Await(k.t, patience, "no unfinished batch", func() string {
+	rig.Until(k.t, patience, "no unfinished batch", func() string {
 		s, err := k.state()
 		if err != nil || len(s.Batches) > 0 {
 			return fmt.Sprintf("%d batches, %v", len(s.Batches), err)

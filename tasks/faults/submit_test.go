@@ -16,7 +16,8 @@ import (
 
 	"muster/dev/zkserver"
 	"muster/resource/queue"
-	"muster/sim/soak"
+	"muster/sim/rig"
+	"muster/zkstate/zkconn"
 )
 
 // writeTasks writes the tasks of a batch, a line each.
@@ -60,7 +61,7 @@ func (s *submitter) submit(b batch) error {
 		if time.Now().After(late) {
 			return fmt.Errorf("%s is not submitted after %d tries in %s", b.id(), try, submitLimit)
 		}
-		soak.Pause(s.k.t.Context(), soak.Between(s.random, 0, time.Second))
+		zkconn.Pause(s.k.t.Context(), rig.Between(s.random, 0, time.Second))
 		if s.k.t.Context().Err() != nil {
 			return s.k.t.Context().Err()
 		}
@@ -111,22 +112,22 @@ func (s *submitter) disturb() (string, error) {
 	ctx := s.k.t.Context()
 	switch s.random.IntN(10) {
 	case 0, 1:
-		soak.Pause(ctx, soak.Between(s.random, 0, 300*time.Millisecond))
+		zkconn.Pause(ctx, rig.Between(s.random, 0, 300*time.Millisecond))
 		s.p.kill()
 		return "killed", nil
 	case 2:
-		soak.Pause(ctx, soak.Between(s.random, 0, 3*time.Second))
+		zkconn.Pause(ctx, rig.Between(s.random, 0, 3*time.Second))
 		s.p.kill()
 		return "killed", nil
 	case 3:
-		soak.Pause(ctx, soak.Between(s.random, 0, 500*time.Millisecond))
+		zkconn.Pause(ctx, rig.Between(s.random, 0, 500*time.Millisecond))
 		if err := s.p.signal(syscall.SIGSTOP); err != nil {
 			return "", err
 		}
-		soak.Pause(ctx, soak.Between(s.random, 0, frozenFor))
+		zkconn.Pause(ctx, rig.Between(s.random, 0, frozenFor))
 		return "frozen", s.p.signal(syscall.SIGCONT)
 	case 4:
-		soak.Pause(ctx, soak.Between(s.random, 0, 500*time.Millisecond))
+		zkconn.Pause(ctx, rig.Between(s.random, 0, 500*time.Millisecond))
 		s.p.each((*zkserver.Proxy).Cut)
 		return "cut", nil
 	}

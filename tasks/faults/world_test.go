@@ -22,7 +22,6 @@ import (
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/sim/rig"
-	"muster/sim/soak"
 	"muster/tasks/store"
 	"muster/view"
 	"muster/zkstate"
@@ -295,7 +294,7 @@ func perform(ctx context.Context, dir, payload string) (string, error) {
 // work takes so long, or until ctx ends.
 func work(ctx context.Context, d time.Duration) {
 	if d > 0 {
-		soak.Pause(ctx, d)
+		zkconn.Pause(ctx, d)
 	}
 }
 

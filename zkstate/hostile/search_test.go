@@ -19,7 +19,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
-	"muster/sim/soak"
+	"muster/sim/rig"
 	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -207,7 +207,7 @@ func TestAnythingWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.close()
-	r := rand.New(rand.NewPCG(soak.Seed(t), 0))
+	r := rand.New(rand.NewPCG(rig.Seed(t), 0))
 	for i, attacker := range e.stacks {
 		t.Run(attacker.name, func(t *testing.T) {
 			other, a := e.stacks[1-i], e.arm(attacker)
@@ -218,7 +218,7 @@ func TestAnythingWritten(t *testing.T) {
 			for range few {
 				both.try(a.random(r))
 			}
-			if !soak.Long() {
+			if !rig.Long() {
 				return
 			}
 			fast := newTrial(t, e, attacker, other, model)

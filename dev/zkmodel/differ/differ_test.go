@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/sim/soak"
+	"muster/sim/rig"
 )
 
 // traceLength is how many lines a trace has, without those that end its sessions.
@@ -33,7 +33,7 @@ func TestRealServersAreTheModel(t *testing.T) {
 		t.Run(fmt.Sprintf("servers=%d", one.servers), func(t *testing.T) {
 			t.Parallel()
 			h := &holding{operations: one.operations, until: time.Now().Add(*differFor), kinds: map[string]int{}}
-			if soak.Long() {
+			if rig.Long() {
 				h.operations = one.soak
 			}
 			h.run(t, startServers(t, one.servers))
@@ -54,7 +54,7 @@ func (h *holding) run(t *testing.T, s *servers) {
 	if err := play(s, oddPaths()); err != nil {
 		report(t, s, 0, oddPaths(), err)
 	}
-	seed, begun := soak.Seed(t), time.Now()
+	seed, begun := rig.Seed(t), time.Now()
 	for ; h.done < h.operations || time.Now().Before(h.until); h.traces++ {
 		trace, p, err := invent(s, seed+uint64(h.traces))
 		if err != nil {

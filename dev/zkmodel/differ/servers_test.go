@@ -19,7 +19,7 @@ import (
 	"muster/dev/zkmodel"
 	"muster/dev/zkserver"
 	"muster/sim/needs"
-	"muster/sim/soak"
+	"muster/zkstate/zkconn"
 )
 
 // superPassword is the administrator's on the real servers.
@@ -143,7 +143,7 @@ func (s *servers) await(zxid int64) error {
 		if there, err := s.applied(zxid); there || err != nil {
 			return err
 		}
-		soak.Pause(context.Background(), 10*time.Millisecond)
+		zkconn.Pause(context.Background(), 10*time.Millisecond)
 	}
 	return &difference{"the latest step", "the real servers have not made its change after " + replyLimit.String()}
 }
@@ -163,7 +163,7 @@ func (s *servers) awaitExpiry(zxid int64, server int, handshake []byte) error {
 			if there, err := s.applied(zxid); there || err != nil {
 				return err
 			}
-			soak.Pause(context.Background(), 10*time.Millisecond)
+			zkconn.Pause(context.Background(), 10*time.Millisecond)
 		}
 		w, err := s.dial(server)
 		if err != nil {
