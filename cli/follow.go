@@ -211,7 +211,7 @@ func (f follower) follow(ctx context.Context, each func(member.Leader) error) er
 			return err
 		}
 		f.p.log.Warn("following again", "group", resource.Join(f.root, f.name), "duty", f.duty, "reason", err)
-		pause(ctx, followPause)
+		zkconn.Pause(ctx, followPause)
 	}
 }
 

@@ -213,14 +213,6 @@ func (w *awaited) follow(ctx context.Context, scope *searchScope) error {
 	}
 }
 
-// pause waits for a time, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
 // look decides whether o is what is waited for: then, or if it never will be, it returns an error.
 func (w *awaited) look(ctx context.Context, r *zkstate.Follower, o *resource.Observed) error {
 	w.now = o

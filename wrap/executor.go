@@ -23,6 +23,7 @@ import (
 	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
+	"muster/zkstate/zkconn"
 )
 
 // ExecutorConfig says which queue to join as whom, and what to run for its tasks.
@@ -331,7 +332,7 @@ func (w *crew) process(ctx context.Context, t *tasks.Task) error {
 		return &commandError{err}
 	}
 	w.log.Warn("the command cannot be started now; trying again", "error", err)
-	pause(ctx, retryPause)
+	zkconn.Pause(ctx, retryPause)
 	return nil
 }
 

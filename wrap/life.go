@@ -289,7 +289,7 @@ func (s *seated[S]) keep(ctx context.Context) error {
 			return cause
 		}
 		// A membership that ends as it begins, such as for a znode that it may not write, must not do so all the time.
-		pause(ctx, retryPause-time.Since(begun))
+		zkconn.Pause(ctx, retryPause-time.Since(begun))
 		if err := s.joinAgain(ctx, cause); err != nil {
 			if ctx.Err() != nil {
 				return nil
@@ -344,15 +344,7 @@ func (s *seated[S]) joinAgain(ctx context.Context, cause error) error {
 			return err
 		}
 		log.Warn("joining again", "error", err)
-		pause(ctx, retryPause)
-	}
-}
-
-// pause returns after d, or at the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
+		zkconn.Pause(ctx, retryPause)
 	}
 }
 
@@ -372,7 +364,7 @@ func (l *life) waitForServer(ctx context.Context, f func() error) error {
 		if first && l.waiting != nil {
 			l.waiting(fmt.Sprintf("ZooKeeper (%s at most): %v", resource.Duration(l.limit), err))
 		}
-		pause(ctx, retryPause)
+		zkconn.Pause(ctx, retryPause)
 		if ctx.Err() != nil {
 			return err
 		}

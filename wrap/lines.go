@@ -19,6 +19,7 @@ import (
 	"muster/resource"
 	"muster/tasks"
 	"muster/tasks/store"
+	"muster/zkstate/zkconn"
 )
 
 // Lines says how tasks are given to a command.
@@ -91,7 +92,7 @@ func (w *crew) lineProcesses(ctx context.Context) error {
 			if !permanent(err) {
 				w.log.Warn("the command cannot be started now; trying again", "error", err)
 				s.giveBack()
-				pause(ctx, retryPause)
+				zkconn.Pause(ctx, retryPause)
 				continue
 			}
 			return &commandError{err}
@@ -197,7 +198,7 @@ func (s *lineSlot) backOff(ctx context.Context, p *lineProcess) error {
 		text := p.tail.after(p.endReason())
 		return &commandError{fmt.Errorf("the command has ended %d times before it answered anything: %s", s.idle, text)}
 	}
-	pause(ctx, min(maxStartWait, time.Second<<min(s.idle-1, 10)))
+	zkconn.Pause(ctx, min(maxStartWait, time.Second<<min(s.idle-1, 10)))
 	return nil
 }
 

@@ -412,7 +412,7 @@ func (ms *membership) next(ctx context.Context, m *worker.Member, cause error) (
 			return next, err
 		}
 		ms.Log.Warn("joining again", "job", m.Job.Path(), "id", m.ID, "error", err)
-		pause(ctx, retryPause)
+		zkconn.Pause(ctx, retryPause)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
