@@ -299,9 +299,7 @@ func (f *office) work(ctx context.Context, o orders) (next time.Duration, err er
 func (f *office) await(ctx context.Context, o orders, next time.Duration) error {
 	var timer <-chan time.Time
 	if next > 0 {
-		t := time.NewTimer(next)
-		defer t.Stop()
-		timer = t.C
+		timer = time.After(next)
 	}
 	select {
 	case <-f.folders[0].event:

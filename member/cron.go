@@ -166,7 +166,6 @@ func (c *cron) wait(ctx context.Context, o orders) error {
 		if !c.again.IsZero() {
 			pause = min(pause, max(0, c.again.Sub(c.now())))
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-handOver:
 		case <-left:
@@ -175,14 +174,12 @@ func (c *cron) wait(ctx context.Context, o orders) error {
 		case e := <-ended:
 			c.ended = &end{e, c.now()}
 		case <-c.h.ctx.Done():
-			timer.Stop()
 			return context.Cause(c.h.ctx)
-		case <-timer.C:
+		case <-time.After(pause):
 			if !c.clock.jumped(c.m.clock()) && (c.again.IsZero() || c.again.After(c.now())) {
 				continue
 			}
 		}
-		timer.Stop()
 		return nil
 	}
 }

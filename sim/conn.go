@@ -31,8 +31,6 @@ type conn struct {
 	deadline time.Time
 	changed  chan struct{} // holds an element when a waiting Read must look again
 
-	timer *time.Timer // of Read
-
 	// The scheduler's side. The process's goroutines only append to requests, under mu.
 	requests []message // on the way to the server
 	replies  []message // on the way to the process
@@ -104,15 +102,9 @@ func (c *conn) Read(b []byte) (int, error) {
 		if left <= 0 {
 			return 0, os.ErrDeadlineExceeded
 		}
-		if c.timer == nil {
-			c.timer = time.NewTimer(left)
-		} else {
-			c.timer.Reset(left)
-		}
 		select {
 		case <-c.changed:
-			c.timer.Stop()
-		case <-c.timer.C:
+		case <-time.After(left):
 		}
 	}
 }

@@ -329,12 +329,10 @@ func (w *World) passOnce(end time.Time) {
 
 // awaitActivity lets time pass until a process does something, and then until all are blocked.
 func (w *World) awaitActivity(until time.Time) {
-	timer := time.NewTimer(time.Until(until))
 	select {
 	case <-w.activity:
-	case <-timer.C:
+	case <-time.After(time.Until(until)):
 	}
-	timer.Stop()
 	synctest.Wait()
 }
 

@@ -404,9 +404,7 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 	end, given := ctx.Deadline()
 	if !given {
 		end = j.begun.Add(time.Duration(j.job.Timeouts.Join))
-		timer := time.NewTimer(time.Until(end))
-		defer timer.Stop()
-		timeUp = timer.C
+		timeUp = time.After(time.Until(end))
 	}
 	if j.c.Waiting != nil && what != j.waitsFor {
 		j.c.Waiting(fmt.Sprintf("%s (%s at most)", what, roughly(max(0, time.Until(end)))))

@@ -199,12 +199,10 @@ func awaitChildren(ctx context.Context, s *zkconn.Session, path string) bool {
 	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return false
 	}
-	timer := time.NewTimer(time.Second)
-	defer timer.Stop()
 	select {
-	case <-changed: // nil if there is no job: only the timer ends it
+	case <-changed: // nil if there is no job: only the second ends it
 		return s.Context().Err() == nil
-	case <-timer.C:
+	case <-time.After(time.Second):
 		return true
 	case <-ctx.Done():
 		return false

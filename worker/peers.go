@@ -224,8 +224,7 @@ func (m *Member) WaitAll(ctx context.Context) error {
 }
 
 func (m *Member) waitAll(ctx context.Context) error {
-	timer := time.NewTimer(time.Duration(m.Job.Timeouts.Join))
-	defer timer.Stop()
+	late := time.After(time.Duration(m.Job.Timeouts.Join))
 	last := znode.ID(m.Job.Root, m.Generation, m.Job.Workers-1)
 	for {
 		_, joined, changed, created, err := m.session.CreatedW(ctx, last)
@@ -234,7 +233,7 @@ func (m *Member) waitAll(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-late:
 			return context.DeadlineExceeded
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -120,8 +120,7 @@ func (q Queue) number(name string) (n int32, ok bool) {
 func (p *Place) Await(
 	ctx context.Context, timeout time.Duration, waiting func(leader string),
 ) (held context.Context, err error) {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
+	late := time.After(timeout)
 	leader := p.name
 	for {
 		names, _, err := p.session.Children(ctx, p.queue.Dir)
@@ -151,7 +150,7 @@ func (p *Place) Await(
 		}
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-late:
 			return nil, ErrNotLeading
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

@@ -227,12 +227,10 @@ func (j *Join) Await(ctx context.Context, why error, what string, event, other <
 		j.Waiting(what)
 		j.said = what
 	}
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
 	select {
 	case <-event:
 	case <-other:
-	case <-timer.C:
+	case <-time.After(time.Until(end)):
 		return fmt.Errorf("%w: waited %s for %s: %w", why, time.Since(j.Begun).Round(time.Second), what,
 			context.DeadlineExceeded)
 	case <-ctx.Done():

@@ -103,10 +103,8 @@ func read[T any](ctx context.Context, s *Session, op, path string, f func(*zk.Co
 
 // Pause waits for a time, or until ctx ends.
 func Pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
