@@ -59,10 +59,10 @@ func (m *Member) Publish(ctx context.Context, key string, value []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := m.lockPublishing(ctx); err != nil {
+	if err := m.publishing.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer m.unlockPublishing()
+	defer m.publishing.Release(1)
 	err = m.untilWritten(ctx, func() error {
 		err := m.writeValue(ctx, key, body)
 		if err != nil {
@@ -75,19 +75,6 @@ func (m *Member) Publish(ctx context.Context, key string, value []byte) error {
 	}
 	return nil
 }
-
-func (m *Member) lockPublishing(ctx context.Context) error {
-	select {
-	case m.publishing <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-m.ctx.Done():
-		return context.Cause(m.ctx)
-	}
-}
-
-func (m *Member) unlockPublishing() { <-m.publishing }
 
 // writeValue is errAgain if another worker took shared room at the same time.
 func (m *Member) writeValue(ctx context.Context, key string, body []byte) error {

@@ -20,6 +20,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"muster/resource/job"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -43,8 +45,8 @@ type Member struct {
 	leaving     sync.Mutex   // held while it leaves, completes or rejoins
 	unconfirmed *znode.Claim // of a Leave or Complete whose outcome is unknown
 
-	publishing chan struct{}  // full during a Publish or Advertise, and writeID
-	published  map[string]int // bytes of each of its keys; nil while they are not known
+	publishing *semaphore.Weighted // 1: a Publish or Advertise, or writeID
+	published  map[string]int      // bytes of each of its keys; nil while they are not known
 
 	rejoinNonce string  // of every Rejoin
 	sessionIDs  []int64 // of the sessions that may own the live znode
@@ -71,7 +73,7 @@ func newMember(j *join, id int, claim znode.Claim, version int32) *Member {
 // bindTo ties the membership to a session: it ends when the session does.
 func (m *Member) bindTo(s *zkconn.Session) *Member {
 	m.session, m.sessionIDs = s, []int64{s.ID()}
-	m.publishing = make(chan struct{}, 1)
+	m.publishing = semaphore.NewWeighted(1)
 	m.ctx, m.end = context.WithCancelCause(s.Context())
 	m.watchCtx, m.stopWatch = context.WithCancel(m.ctx)
 	return m
@@ -198,10 +200,10 @@ func (m *Member) stop() {
 // writeID adds the id to a live znode that was created before the id was known. It helps those that list the live
 // workers; nothing depends on it.
 func (m *Member) writeID() {
-	if !m.noID || m.lockPublishing(m.watchCtx) != nil {
+	if !m.noID || m.publishing.Acquire(m.watchCtx, 1) != nil {
 		return
 	}
-	defer m.unlockPublishing()
+	defer m.publishing.Release(1)
 	info, _ := m.advertisedInfo()
 	body, err := znode.EncodeWorker(info)
 	for err == nil || errors.Is(err, zkconn.ErrUnknown) {
@@ -423,10 +425,10 @@ func (m *Member) advertisedInfo() (info znode.Worker, changed bool) {
 // of the job is missing that somebody deleted it waits. After zkconn.ErrUnknown it is not known which of the two
 // addresses peers see: call it again.
 func (m *Member) Advertise(ctx context.Context, host string, port int) error {
-	if err := m.lockPublishing(ctx); err != nil {
+	if err := m.publishing.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer m.unlockPublishing()
+	defer m.publishing.Release(1)
 	before, changed := m.advertisedInfo()
 	next := before
 	next.IP, next.Port = host, port

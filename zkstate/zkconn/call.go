@@ -129,7 +129,7 @@ func write[T any](
 			return got, nil
 		}
 		if errors.Is(err, errAbandoned) {
-			s.abandoned.add(done)
+			s.abandon(done)
 			cause := context.Cause(ctx)
 			if s.ctx.Err() != nil {
 				cause = errors.New("the session ended")
@@ -155,9 +155,12 @@ func write[T any](
 // means that the session is gone: read with a new one, and wait for the timeout of this one if the write must no longer
 // be possible.
 func (s *Session) Settled(ctx context.Context) error {
-	for _, done := range s.abandoned.list() {
+	s.mu.Lock()
+	sent := s.abandoned
+	s.mu.Unlock()
+	if sent != nil {
 		select {
-		case <-done:
+		case <-sent:
 		case <-s.ctx.Done():
 			return &Error{"sync", "/", context.Cause(s.ctx)}
 		case <-ctx.Done():
@@ -165,6 +168,21 @@ func (s *Session) Settled(ctx context.Context) error {
 		}
 	}
 	return s.Sync(ctx, "/")
+}
+
+// abandon notes a write whose caller has left. The library may still send it until done.
+func (s *Session) abandon(done <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, sent := s.abandoned, make(chan struct{})
+	s.abandoned = sent
+	go func() {
+		defer close(sent)
+		<-done
+		if before != nil {
+			<-before
+		}
+	}()
 }
 
 // Once repeats a write until its outcome is known. After an ErrUnknown it asks happened, which reads whether the write

@@ -263,34 +263,3 @@ func (g *gate) opened() <-chan struct{} {
 	defer g.mu.Unlock()
 	return g.ch
 }
-
-// abandoned are the writes whose caller no longer waits. The library may still send them.
-type abandoned struct {
-	mu   sync.Mutex
-	done []<-chan struct{}
-}
-
-func (s *abandoned) add(done <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.done = append(s.unfinished(), done)
-}
-
-func (s *abandoned) list() []<-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.unfinished()
-}
-
-// unfinished returns a new slice of those that are not done. The caller holds the lock.
-func (s *abandoned) unfinished() []<-chan struct{} {
-	var open []<-chan struct{}
-	for _, done := range s.done {
-		select {
-		case <-done:
-		default:
-			open = append(open, done)
-		}
-	}
-	return open
-}

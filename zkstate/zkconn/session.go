@@ -86,10 +86,9 @@ type Session struct {
 	ended  sync.Once
 	done   chan struct{} // closed after events
 
-	gate      *gate
-	slots     chan struct{}
-	watches   watches
-	abandoned abandoned
+	gate    *gate
+	slots   chan struct{}
+	watches watches
 
 	mu       sync.Mutex
 	conn     *conn         // newest connection, perhaps closed
@@ -103,6 +102,8 @@ type Session struct {
 	leaveAfter time.Duration // see LeaveAfter; 0: as usual
 
 	closeConfirmed bool // by the server
+
+	abandoned <-chan struct{} // closed when the library can send no write whose caller has left; nil: there was none
 
 	disconnected atomic.Bool // it had a connection, and lost it
 
