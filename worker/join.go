@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -74,7 +75,7 @@ func Identify(
 			return "worker-" + index, true, from(source, checkIndex(index))
 		}
 	}
-	if getenv("KUBERNETES_SERVICE_HOST") != "" && numbered(hostname) {
+	if getenv("KUBERNETES_SERVICE_HOST") != "" && regexp.MustCompile(`.-[0-9]+$`).MatchString(hostname) {
 		return hostname, true, from("the host name", znode.CheckIdentity(hostname))
 	}
 	return advertise, false, from("the address", znode.CheckIdentity(advertise))
@@ -89,19 +90,11 @@ func from(source string, err error) error {
 
 // checkIndex refuses an index that is not a number in its shortest form: 1 and 01 would be two workers.
 func checkIndex(s string) error {
-	if !digits(s) || len(s) > 9 || len(s) > 1 && s[0] == '0' {
+	if !regexp.MustCompile(`^(0|[1-9][0-9]{0,8})$`).MatchString(s) {
 		return fmt.Errorf("%q is not an index such as 0 or 12", s)
 	}
 	return nil
 }
-
-// numbered reports whether a host name is of the form base-<number>.
-func numbered(host string) bool {
-	i := strings.LastIndexByte(host, '-')
-	return i > 0 && digits(host[i+1:])
-}
-
-func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // Joining writes, in the generation g that the Record names:
 //
