@@ -527,7 +527,7 @@ func (c *cron) compareClock() error {
 	var k clockCheck
 	for range maxMeasure {
 		before := c.m.clock()
-		results, err := c.h.repeat(c.h.ctx, zkconn.SetOp(folder, nil, -1))
+		results, err := c.h.writeAgain(c.h.ctx, zkconn.SetOp(folder, nil, -1))
 		if refusedAt(err, folder, zkconn.ErrNoNode) {
 			if err := c.makeFolders(); err != nil {
 				return err

@@ -105,10 +105,18 @@ func (r RunRecord) view() view.Run {
 	}
 }
 
-// readTicks reads records; nil for one that is gone.
+// readTicks reads records; nil for one that is gone. One that cannot be read is the zero record.
 func readTicks(ctx context.Context, s zkstate.Source, paths []string) ([]*znode.TickRecord, error) {
 	return zkstate.ForEach(ctx, paths, func(ctx context.Context, path string) (*znode.TickRecord, error) {
-		return readTick(ctx, s, path)
+		body, _, there, err := zkconn.IfThere(s.Get(ctx, path))
+		if err != nil || !there {
+			return nil, err
+		}
+		record, err := znode.Decode[znode.TickRecord](body)
+		if err != nil {
+			record = znode.TickRecord{} // written by hand; it is forgotten as one that is over
+		}
+		return &record, nil
 	})
 }
 
@@ -218,19 +226,6 @@ func recordPaths(folder string, names []string) (paths []string) {
 		}
 	}
 	return paths
-}
-
-// readTick reads a record; nil if there is none. One that cannot be read is the zero record.
-func readTick(ctx context.Context, s zkstate.Source, path string) (*znode.TickRecord, error) {
-	body, _, there, err := zkconn.IfThere(s.Get(ctx, path))
-	if err != nil || !there {
-		return nil, err
-	}
-	record, err := znode.Decode[znode.TickRecord](body)
-	if err != nil {
-		record = znode.TickRecord{} // written by hand; it is forgotten as one that is over
-	}
-	return &record, nil
 }
 
 // tickOf reads what identifies a run from the path of its record.

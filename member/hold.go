@@ -340,13 +340,7 @@ func refusedAt(err error, path string, reason error) bool {
 const deletesAtOnce = 100
 
 // writeAgain is write for operations that do no harm if they happen twice: it repeats them after a lost reply.
-func (h *Hold) writeAgain(ctx context.Context, ops ...zkconn.Op) error {
-	_, err := h.repeat(ctx, ops...)
-	return err
-}
-
-// repeat is writeAgain with the results of ops.
-func (h *Hold) repeat(ctx context.Context, ops ...zkconn.Op) (results []zkconn.Result, err error) {
+func (h *Hold) writeAgain(ctx context.Context, ops ...zkconn.Op) (results []zkconn.Result, err error) {
 	err = h.m.session.Once(ctx, func() (err error) {
 		results, err = h.write(ctx, ops...)
 		return err
@@ -356,7 +350,7 @@ func (h *Hold) repeat(ctx context.Context, ops ...zkconn.Op) (results []zkconn.R
 
 // make creates a persistent znode, unless it is there.
 func (h *Hold) make(ctx context.Context, path string) error {
-	err := h.writeAgain(ctx, zkconn.CreateOp(path, nil, zkconn.Persistent, h.m.acl))
+	_, err := h.writeAgain(ctx, zkconn.CreateOp(path, nil, zkconn.Persistent, h.m.acl))
 	if refusedAt(err, path, zkconn.ErrNodeExists) {
 		return nil
 	}
@@ -375,7 +369,7 @@ func (h *Hold) removeTree(ctx context.Context, at string, depth int) error {
 		for i, path := range paths {
 			ops[i] = zkconn.DeleteOp(path, -1)
 		}
-		err = h.writeAgain(ctx, ops...)
+		_, err = h.writeAgain(ctx, ops...)
 		var refused *zkconn.Error
 		switch {
 		case err == nil && len(paths) < deletesAtOnce:

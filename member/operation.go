@@ -158,7 +158,7 @@ func (o *Operation) begin(ctx context.Context, next znode.Opening) error {
 	}
 	at := o.h.operationAt(o.Name)
 	if o.Resumed {
-		if err := o.h.writeAgain(ctx, zkconn.SetOp(at, body, -1)); err != nil {
+		if _, err := o.h.writeAgain(ctx, zkconn.SetOp(at, body, -1)); err != nil {
 			return err
 		}
 		return o.readJournal(ctx)
@@ -168,7 +168,7 @@ func (o *Operation) begin(ctx context.Context, next znode.Opening) error {
 		return err
 	}
 	folder := znode.Ops(o.h.m.root, o.h.m.Generation, o.h.Duty)
-	err = o.h.writeAgain(ctx, zkconn.CreateOp(at, body, zkconn.Persistent, o.h.m.acl),
+	_, err = o.h.writeAgain(ctx, zkconn.CreateOp(at, body, zkconn.Persistent, o.h.m.acl),
 		zkconn.CreateOp(o.steps(), journal, zkconn.Persistent, o.h.m.acl), zkconn.SetOp(folder, nil, -1))
 	if refusedAt(err, at, zkconn.ErrNodeExists) { // it was not there, and only the holder writes: a reply was lost
 		return nil
@@ -265,7 +265,7 @@ func (h *Hold) Abort(ctx context.Context, name string) (err error) {
 // endOperation marks an operation as closed. Then it is, also if its journal cannot be deleted now.
 func (h *Hold) endOperation(ctx context.Context, name string) error {
 	at := h.operationAt(name)
-	if err := h.writeAgain(ctx, zkconn.SetOp(at, nil, -1)); err != nil {
+	if _, err := h.writeAgain(ctx, zkconn.SetOp(at, nil, -1)); err != nil {
 		return err
 	}
 	_ = h.removeTree(ctx, at, opDepth) // or the next Open does it
@@ -458,7 +458,7 @@ func (s *Step) write(ctx context.Context, next znode.Journal, op func([]byte) zk
 	if err != nil {
 		return err
 	}
-	err = s.o.h.writeAgain(ctx, op(record), zkconn.SetOp(s.o.steps(), journal, -1))
+	_, err = s.o.h.writeAgain(ctx, op(record), zkconn.SetOp(s.o.steps(), journal, -1))
 	if refusedAt(err, s.at(), zkconn.ErrNodeExists) { // it was not there: a reply was lost
 		err = nil
 	}

@@ -73,7 +73,7 @@ func (h *Hold) changeState(ctx context.Context, value *znode.SavedValue, key str
 	for {
 		ops, err := h.stateOps(ctx, value, at, folder)
 		if err == nil {
-			err = h.writeAgain(ctx, ops...)
+			_, err = h.writeAgain(ctx, ops...)
 		}
 		var refused *zkconn.Error
 		switch {
