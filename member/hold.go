@@ -83,7 +83,7 @@ func (m *Member) Take(ctx context.Context, duty string) (*Hold, error) {
 		case errors.Is(err, zkconn.ErrSilent): // the membership is about to end
 			err = nil
 		case errors.Is(err, zkconn.ErrNoAuth): // somebody changed the ACL of its znodes: others may be allowed to
-			err = m.decline(ctx, duty, err)
+			err = m.tell(ctx, znode.Resignation{Duty: duty, Blame: true, Because: err.Error()}, m.resign(duty))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("take %s: %w", duty, m.removed(err))
@@ -441,11 +441,6 @@ func (h *Hold) tellAssigner(ctx context.Context, r *znode.Resignation, refused e
 		return nil
 	}
 	return h.m.tell(ctx, *r, h.m.resignedAt(h.Duty))
-}
-
-// decline tells the assigner that this member cannot take a duty which the assigner gave it, and why.
-func (m *Member) decline(ctx context.Context, duty string, why error) error {
-	return m.tell(ctx, znode.Resignation{Duty: duty, Blame: true, Because: why.Error()}, m.resign(duty))
 }
 
 // tell tells the assigner, unless it has written the seat since this version. When the membership ends there is nothing

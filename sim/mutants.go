@@ -181,7 +181,9 @@ func (m *mutants) run(e *entry) {
 	case e.world != "" && m.again(e):
 		return
 	case m.update && !m.some && len(m.where[e.guard]) == 0:
-		m.remove(e)
+		m.mu.Lock()
+		e.gone = true // no transaction has it any more
+		m.mu.Unlock()
 		m.save()
 	case m.update:
 		m.search(e)
@@ -242,13 +244,6 @@ func (m *mutants) search(e *entry) {
 	m.set(e, "", 0, e.reason)
 	m.t.Logf("no world fails without a guard: %s\n\tof %s\n\tin %d schedules, in %d of which it would have refused",
 		e.op, e.kind, ran, mattered)
-}
-
-// remove forgets a guard that no transaction has any more.
-func (m *mutants) remove(e *entry) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e.gone = true
 }
 
 func (m *mutants) set(e *entry, world string, seed uint64, reason string) {

@@ -221,7 +221,7 @@ func (p *Process) Dial(timeout time.Duration) (*zkconn.Session, error) {
 func (p *Process) Config(timeout time.Duration) zkconn.Config {
 	return zkconn.Config{
 		Servers: []string{"192.0.2.1:2181"}, Timeout: timeout, Small: true,
-		Dial:   p.dialZK,
+		Dial:   func(context.Context, string) (net.Conn, error) { return p.connect("", p.world.zk) },
 		Jitter: func(most time.Duration) time.Duration { return most / 2 }, // a trace replays then
 	}
 }
@@ -233,10 +233,6 @@ func (p *Process) Owns(s *zkconn.Session) {
 	if p.sessions = append(p.sessions, s); p.crashed {
 		go s.Close()
 	}
-}
-
-func (p *Process) dialZK(context.Context, string) (net.Conn, error) {
-	return p.connect("", p.world.zk)
 }
 
 // connect makes a connection. name tells those to different servers apart.
