@@ -141,15 +141,10 @@ func (q *request) send(ctx context.Context) (at string, err error) {
 
 // attempt writes the request once. errAgain means that nothing was written, because what was read has changed.
 func (q *request) attempt(ctx context.Context) (at string, err error) {
-	record := znode.Record(group.KindName, q.root, q.name)
-	body, stat, err := q.s.Get(ctx, record)
+	rec, stat, err := zkstate.ReadRecord(ctx, q.s, group.Kind(), resource.Join(q.root, q.name))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return "", ErrNoGroup
 	}
-	if err != nil {
-		return "", err
-	}
-	rec, err := znode.DecodeRecordAt(group.Kind(), resource.Join(q.root, q.name), body)
 	if err == nil {
 		err = zkstate.CheckOwn(ctx, q.s, &rec)
 	}

@@ -225,14 +225,10 @@ func Follow(ctx context.Context, s *zkconn.Session, root, name, duty string) ite
 
 // readLeader returns who holds a duty. ErrNoDuty means that nobody does, and that it is not declared.
 func readLeader(ctx context.Context, s zkstate.Source, root, name, duty string) (Leader, error) {
-	body, _, err := s.Get(ctx, znode.Record(group.KindName, root, name))
+	rec, _, err := zkstate.ReadRecord(ctx, s, group.Kind(), resource.Join(root, name))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return Leader{}, ErrNoGroup
 	}
-	if err != nil {
-		return Leader{}, err
-	}
-	rec, err := znode.DecodeRecordAt(group.Kind(), resource.Join(root, name), body)
 	if err != nil {
 		return Leader{}, err
 	}

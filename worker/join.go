@@ -179,7 +179,7 @@ func (j *join) attempt(ctx context.Context) (*Member, error) {
 
 // read reads the Record.
 func (j *join) read(ctx context.Context) error {
-	body, stat, err := j.s.Get(ctx, znode.Record(job.KindName, j.c.Root, j.c.Job))
+	rec, stat, err := zkstate.ReadRecord(ctx, j.s, job.Kind(), resource.Join(j.c.Root, j.c.Job))
 	if errors.Is(err, zkconn.ErrNoNode) {
 		j.rec, j.job, j.mzxid = resource.Record{}, job.Default(), 0
 		j.job.Root, j.job.Name = j.c.Root, j.c.Job
@@ -190,10 +190,6 @@ func (j *join) read(ctx context.Context) error {
 	}
 	if j.mzxid == 0 {
 		j.begun = time.Now() // the job's time begins with the job
-	}
-	rec, err := znode.DecodeRecordAt(job.Kind(), resource.Join(j.c.Root, j.c.Job), body)
-	if err != nil {
-		return err
 	}
 	j.rec, j.job, j.mzxid = rec, job.Of(&rec), stat.Mzxid
 	if j.acl, err = zkstate.ParseACL(rec.ACL); err != nil {

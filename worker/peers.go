@@ -363,13 +363,8 @@ func (m *Member) makeRoll(ctx context.Context) ([]byte, error) {
 
 // recordNoRoll notes in the Record that the roll of this generation is too large for one znode.
 func (m *Member) recordNoRoll(ctx context.Context) error {
-	path := znode.Record(job.KindName, m.Job.Root, m.Job.Name)
 	for {
-		body, stat, err := m.session.Get(ctx, path)
-		if err != nil {
-			return err
-		}
-		rec, err := znode.DecodeRecordAt(job.Kind(), m.Job.Path(), body)
+		rec, stat, err := zkstate.ReadRecord(ctx, m.session, job.Kind(), m.Job.Path())
 		if err != nil || rec.Generation != m.Generation || job.NoRoll(&rec) == m.Generation {
 			return err
 		}
@@ -482,10 +477,6 @@ func (m *Member) readRoll(ctx context.Context, body []byte) ([]Worker, error) {
 
 // noRoll reads whether the roll of this generation was too large.
 func (m *Member) noRoll(ctx context.Context) (bool, error) {
-	body, _, err := m.session.Get(ctx, znode.Record(job.KindName, m.Job.Root, m.Job.Name))
-	if err != nil {
-		return false, err
-	}
-	rec, err := znode.DecodeRecordAt(job.Kind(), m.Job.Path(), body)
-	return job.NoRoll(&rec) == m.Generation, err
+	rec, _, err := zkstate.ReadRecord(ctx, m.session, job.Kind(), m.Job.Path())
+	return err == nil && job.NoRoll(&rec) == m.Generation, err
 }

@@ -145,19 +145,15 @@ func (s *Store) removeGeneration(ctx context.Context, kind resource.Kind, path, 
 // ended reports whether generation g of the resource at path has ended: it has no gate, and no Record names it. If only
 // the gate is missing, somebody deleted it by hand, and the generation goes on.
 func (s *Store) ended(ctx context.Context, kind resource.Kind, path, g string) (bool, error) {
-	root, name := split(path)
+	root, _ := split(path)
 	open, err := s.exists(znode.Gate(root, g))(ctx)
 	if err != nil || open {
 		return false, err
 	}
-	body, _, err := s.session.Get(ctx, znode.Record(kind.Name, root, name))
+	rec, _, err := ReadRecord(ctx, s.session, kind, path)
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return true, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	rec, err := znode.DecodeRecordAt(kind, path, body)
 	return err == nil && rec.Generation != g, err
 }
 

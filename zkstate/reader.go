@@ -202,6 +202,17 @@ func (r *Reader) list(ctx context.Context, root string, roots, paths []string) (
 	return l, nil
 }
 
+// ReadRecord reads the Record of the resource at path. Its Stat is that of the Record.
+func ReadRecord(ctx context.Context, s Source, kind resource.Kind, path string) (resource.Record, zkconn.Stat, error) {
+	root, name := split(path)
+	body, stat, err := s.Get(ctx, znode.Record(kind.Name, root, name))
+	if err != nil {
+		return resource.Record{}, stat, err
+	}
+	rec, err := znode.DecodeRecordAt(kind, path, body)
+	return rec, stat, err
+}
+
 // children lists the children of a znode; none if it does not exist.
 func (r *Reader) children(ctx context.Context, path string) ([]string, error) {
 	names, _, _, err := zkconn.IfThere(r.source.Children(ctx, path))
