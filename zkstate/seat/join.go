@@ -206,15 +206,13 @@ func (j *Join) awaitIdentity(ctx context.Context) error {
 
 // awaitRepair waits until a part is back that somebody deleted by hand, or until there is another generation.
 func (j *Join) awaitRepair(ctx context.Context, missing string) error {
-	again := make(chan struct{})
-	check := time.AfterFunc(damageCheck, func() { close(again) })
-	defer check.Stop()
-	return j.Await(ctx, ErrNotOpen, "muster apply to put back "+missing, j.Changed, again)
+	return j.Await(ctx, ErrNotOpen, "muster apply to put back "+missing, j.Changed, time.After(damageCheck))
 }
 
-// Await returns ErrAgain at an event. When the time is over, ctx's deadline or without one the declared timeout after
-// Begun, it returns why and context.DeadlineExceeded; at another end of ctx or of the session the cause of that.
-func (j *Join) Await(ctx context.Context, why error, what string, event, other <-chan struct{}) error {
+// Await returns ErrAgain at an event, or when it is time to look again. When the time is over, ctx's deadline or without
+// one the declared timeout after Begun, it returns why and context.DeadlineExceeded; at another end of ctx or of the
+// session the cause of that.
+func (j *Join) Await(ctx context.Context, why error, what string, event <-chan struct{}, again <-chan time.Time) error {
 	end, given := ctx.Deadline()
 	if !given {
 		now, ok := j.Record.Declaration.(Declared)
@@ -229,7 +227,7 @@ func (j *Join) Await(ctx context.Context, why error, what string, event, other <
 	}
 	select {
 	case <-event:
-	case <-other:
+	case <-again:
 	case <-time.After(time.Until(end)):
 		return fmt.Errorf("%w: waited %s for %s: %w", why, time.Since(j.Begun).Round(time.Second), what,
 			context.DeadlineExceeded)
