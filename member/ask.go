@@ -221,7 +221,7 @@ func (q *request) checkRun(ctx context.Context, rec *resource.Record) error {
 	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return err
 	}
-	if memory, _ := znode.DecodeAssigner(body); slices.Contains(memory.Purge, q.duty) {
+	if memory, _ := znode.DecodeOrZero[znode.AssignerMemory](body); slices.Contains(memory.Purge, q.duty) {
 		select {
 		case <-changed:
 			return errAgain
@@ -264,7 +264,7 @@ func (q *request) ops(ctx context.Context, rec *resource.Record, record int32) (
 	if err != nil {
 		return nil, err
 	}
-	log, err := znode.DecodeAskLog(body)
+	log, err := znode.DecodeOrZero[znode.AskLog](body)
 	if err != nil {
 		log = znode.AskLog{} // written by hand
 	}
@@ -327,7 +327,7 @@ func (q *request) find(ctx context.Context, lost error) (at string, err error) {
 	case err != nil:
 		return "", fmt.Errorf("%w: %w", lost, err)
 	}
-	log, err := znode.DecodeAskLog(body)
+	log, err := znode.DecodeOrZero[znode.AskLog](body)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("%w: %w", lost, err)

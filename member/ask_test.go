@@ -38,7 +38,7 @@ func (f *fixture) requests() (waiting []string, logged int) {
 	f.must(err)
 	body, _, err := f.s.Get(f.t.Context(), dir)
 	f.must(err)
-	log, err := znode.DecodeAskLog(body)
+	log, err := znode.DecodeOrZero[znode.AskLog](body)
 	f.must(err)
 	return waiting, len(log.Last)
 }

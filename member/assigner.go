@@ -97,7 +97,7 @@ func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
 	if err != nil {
 		return at, err
 	}
-	memory, _ := znode.DecodeAssigner(body) // of what cannot be decoded nobody knows anything
+	memory, _ := znode.DecodeOrZero[znode.AssignerMemory](body) // of what cannot be decoded nobody knows anything
 	queue := seat.InOrder(names)
 	slices.SortStableFunc(queue, func(a, b string) int {
 		return cmp.Compare(rank(!slices.Contains(memory.Passed, a)), rank(!slices.Contains(memory.Passed, b)))
@@ -416,7 +416,7 @@ func (f *office) read(ctx context.Context) error {
 	if f.asks, err = readInbox(ctx, f, f.folders[2], znode.Decode[znode.Ask]); err != nil {
 		return err
 	}
-	if f.memory, err = znode.DecodeAssigner(body); err != nil {
+	if f.memory, err = znode.DecodeOrZero[znode.AssignerMemory](body); err != nil {
 		f.memory = znode.AssignerMemory{} // somebody wrote it by hand; an assigner can begin with nothing
 	}
 	return nil

@@ -217,7 +217,7 @@ func (f *fixture) memory() znode.AssignerMemory {
 	f.t.Helper()
 	body, _, err := f.s.Get(f.t.Context(), f.run("assigner"))
 	f.must(err)
-	memory, err := znode.DecodeAssigner(body)
+	memory, err := znode.DecodeOrZero[znode.AssignerMemory](body)
 	f.must(err)
 	return memory
 }

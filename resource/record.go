@@ -10,22 +10,24 @@ import (
 // Record is what ZooKeeper keeps of a resource: the declaration as it was applied, and facts about this generation.
 // docs/protocol.md describes its bytes.
 //
+// Its fields with a name in JSON are those that the Records of all kinds have, in ZooKeeper and in a plan file.
+//
 // A newer muster may have written a Record. Whoever writes it again keeps Body, the bytes of the declaration, and
 // Extra; only apply declares anew.
 type Record struct {
-	Declaration Declaration
-	Stack       string // the stack that owns it
-	Home        string // of the stack
-	Generation  string // random id; a new one each time that the resource is created
-	State       State
-	By          string   // user@host of the last apply
-	Applied     string   // when, RFC 3339, by the clock of that machine
-	Op          string   // random id of the commit that wrote this
-	Digest      string   // see Digest; no longer matches once somebody edits the Record
-	ACL         []string // of the znodes that are created for this resource; ids only
+	Declaration Declaration `json:"-"`
+	Stack       string      `json:"stack"`                // the stack that owns it
+	Home        string      `json:"home,omitempty"`       // of the stack
+	Generation  string      `json:"generation,omitempty"` // random id; a new one each time that the resource is created
+	State       State       `json:"state"`
+	By          string      `json:"by,omitempty"`      // user@host of the last apply
+	Applied     string      `json:"applied,omitempty"` // when, RFC 3339, by the clock of that machine
+	Op          string      `json:"op"`                // random id of the commit that wrote this
+	Digest      string      `json:"digest"`            // see Digest; no longer matches once somebody edits the Record
+	ACL         []string    `json:"acl,omitempty"`     // of the znodes that are created for this resource; ids only
 
-	Body  json.RawMessage            // the bytes of the declaration in the Record
-	Extra map[string]json.RawMessage // the other fields: those of the kind, and those of a newer muster
+	Body  json.RawMessage            `json:"-"` // the bytes of the declaration in the Record
+	Extra map[string]json.RawMessage `json:"-"` // the other fields: those of the kind, and those of a newer muster
 
 	edited bool // see SetEdited
 }
@@ -105,4 +107,13 @@ func (r *Record) SetExtra(key string, value any) error {
 	extra[key] = body
 	r.Extra = extra
 	return nil
+}
+
+// Ignore is drift that is known and tolerated for a while.
+type Ignore struct {
+	Address string   `json:"address"` // of a declared resource, or the path of an undeclared one
+	Fields  []string `json:"fields"`  // "workers", "labels", "labels.team", "timeouts"; none: whatever is found
+	Until   string   `json:"until"`   // the last day: "2027-01-31"
+	Reason  string   `json:"reason"`
+	At      string   `json:"-"` // of its declaration: "drift.hcl:3"
 }

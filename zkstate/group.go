@@ -427,7 +427,7 @@ func (r *Reader) assignerMemory(
 		return err
 	}
 	s.decided = stat.Mzxid
-	memory, bad := znode.DecodeAssigner(body)
+	memory, bad := znode.DecodeOrZero[znode.AssignerMemory](body)
 	s.findAssigner(seats, assign, memory)
 	if bad != nil {
 		s.Unread = append(s.Unread, at+": "+bad.Error())

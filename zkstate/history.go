@@ -97,7 +97,7 @@ func (r *Reader) entry(ctx context.Context, dir, name string) (*history.Found, e
 	case err != nil:
 		return nil, err
 	}
-	e, err := znode.DecodeEntry(body)
+	e, err := znode.Decode[znode.Entry](body)
 	if err != nil {
 		f.Problem, f.Started = err.Error(), stat.Ctime.UTC()
 		return &f, nil
@@ -114,7 +114,7 @@ func (r *Reader) entry(ctx context.Context, dir, name string) (*history.Found, e
 // nothing depends on that.
 func (s *Store) BeginEntry(ctx context.Context, e *history.Entry) (path string, err error) {
 	*e = e.Begin(s.cfg.By, s.cfg.Version, s.cfg.Who, time.Now())
-	body, err := znode.EncodeEntry(znode.Entry{Op: NewID(), Entry: *e})
+	body, err := znode.Encode(znode.Entry{Op: NewID(), Entry: *e})
 	if err != nil {
 		return "", err
 	}
@@ -175,7 +175,7 @@ func (s *Store) EndEntry(ctx context.Context, path string, e history.Entry) erro
 	if e.Finished.Before(e.Started) { // the clock was set back
 		e.Finished = e.Started
 	}
-	body, err := znode.EncodeEntry(znode.Entry{Op: NewID(), Entry: e})
+	body, err := znode.Encode(znode.Entry{Op: NewID(), Entry: e})
 	if err != nil {
 		return err
 	}

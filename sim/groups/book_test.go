@@ -155,7 +155,7 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 	case p.is("seat", "*"):
 		return b.applySeat(s, op, writes)
 	case writes && p.is("assigner"):
-		memory, err := znode.DecodeAssigner(op.Data)
+		memory, err := znode.DecodeOrZero[znode.AssignerMemory](op.Data)
 		b.assigner, b.decided, b.written = memory, time.Now(), s.Zxid
 		return err
 	case p.is("duty", "*", "held"):
@@ -240,7 +240,7 @@ func (b *book) askRule(s step) error {
 		b.asked[folder] = append(b.asked[folder], id)
 		b.commits++
 		body, _, _ := b.w.Server().Get(folder)
-		if log, err := znode.DecodeAskLog(body); err != nil || !slices.Equal(log.Last, b.asked[folder]) {
+		if log, err := znode.DecodeOrZero[znode.AskLog](body); err != nil || !slices.Equal(log.Last, b.asked[folder]) {
 			return fmt.Errorf("the log of requests is %v, and should be %v", log.Last, b.asked[folder])
 		}
 		if _, ok := b.declares(duty); !ok {
@@ -293,7 +293,7 @@ func (b *book) assignerRule(s step) error {
 func (b *book) nextMemory(s step) (znode.AssignerMemory, error) {
 	for i, p := range s.places {
 		if p.is("assigner") && s.Ops[i].Type == zkmodel.OpSetData {
-			return znode.DecodeAssigner(s.Ops[i].Data)
+			return znode.DecodeOrZero[znode.AssignerMemory](s.Ops[i].Data)
 		}
 	}
 	return b.assigner, nil
@@ -327,7 +327,7 @@ func (b *book) holder(p place) int64 { return b.held[znode.Held(root, p.g, p.par
 func (b *book) assignerMay(op zkmodel.Op, p place) error {
 	switch {
 	case p.is("assigner"):
-		memory, err := znode.DecodeAssigner(op.Data)
+		memory, err := znode.DecodeOrZero[znode.AssignerMemory](op.Data)
 		if err != nil {
 			return err
 		}

@@ -208,7 +208,7 @@ func manyEntries(w *world) {
 	w.noLock = true
 	w.given(declares(aJob("a", 1)))
 	w.Setup(func(ctx context.Context, s *zkconn.Session) error {
-		body, err := znode.EncodeEntry(znode.Entry{Op: "o", Entry: history.Entry{By: "s@here", Started: time.Now()}})
+		body, err := znode.Encode(znode.Entry{Op: "o", Entry: history.Entry{By: "s@here", Started: time.Now()}})
 		if err != nil {
 			return err
 		}
@@ -283,7 +283,7 @@ func (c *checker) recorded(who *actor, r result) error {
 	case who.entry == "":
 		return errors.New("it has no entry")
 	}
-	e, err := znode.DecodeEntry(c.now[who.entry].data)
+	e, err := znode.Decode[znode.Entry](c.now[who.entry].data)
 	if err != nil {
 		return err
 	}

@@ -1,14 +1,13 @@
 package znode
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -91,14 +90,6 @@ const (
 	AskResume   AskKind = "resume"
 )
 
-// DecodeAskLog decodes the log of requests. An empty body is an empty log.
-func DecodeAskLog(data []byte) (AskLog, error) {
-	if len(data) == 0 {
-		return AskLog{}, nil
-	}
-	return Decode[AskLog](data)
-}
-
 // With is the log after one more request.
 func (l AskLog) With(id string) AskLog {
 	last := append(slices.Clone(l.Last), id)
@@ -145,9 +136,6 @@ func (a Ask) check() error {
 }
 
 func (AskLog) check() error { return nil }
-
-// MaxAssigner is the maximum size of the assigner's memory, in bytes.
-const MaxAssigner = 64 << 10
 
 // AssignerMemory is the body of assigner: what one assigner leaves to the next one. Seats are named by their znodes.
 // All maps but that of Failures have one value for each duty.
@@ -201,82 +189,51 @@ func (b *ByDuty) UnmarshalJSON(body []byte) error {
 // EncodeAssigner encodes the memory. If it is too large, it leaves out as much as it must: reasons first, then the
 // failures that ended their pause first, then the rest, requests to pause last.
 func EncodeAssigner(c AssignerMemory) ([]byte, error) {
-	body, err := encodeJSON("assigner", c)
-	if err == nil && len(body) <= MaxAssigner {
-		return body, nil
-	}
-	for _, limit := range []func(n int) (of int){
-		limitTexts(&c.Why), limitFailures(&c.Failures), limitTexts(&c.Newest), limitTexts(&c.HandOver), limitTexts(&c.Pins),
-		limitTexts(&c.Paused),
-	} {
-		fits := func(n int) bool {
-			limit(n)
-			body, err = encodeJSON("assigner", c)
-			return err == nil && len(body) <= MaxAssigner
+	body, err := Encode(c)
+	for errors.As(err, new(tooLargeError)) {
+		switch {
+		case len(c.Why) > 0:
+			c.Why = nil
+		case len(c.Failures) > 0:
+			c.Failures = newerHalf(c.Failures)
+		case len(c.Newest) > 0:
+			c.Newest = nil
+		case len(c.HandOver) > 0:
+			c.HandOver = nil
+		case len(c.Pins) > 0:
+			c.Pins = nil
+		case len(c.Paused) > 0:
+			c.Paused = nil
+		default:
+			return nil, err
 		}
-		all := limit(0)
-		if n := sort.Search(all+1, func(n int) bool { return !fits(n) }); n > 0 {
-			fits(n - 1)
-			return body, nil
-		}
-		limit(0)
+		body, err = Encode(c)
 	}
-	return nil, fmt.Errorf("assigner: it is more than the %d bytes allowed", MaxAssigner)
+	return body, err
 }
 
-// limitTexts returns a function that keeps the texts of the first n duties. It returns how many there are.
-func limitTexts(b *ByDuty) func(n int) (of int) {
-	all := *b
-	duties := slices.Sorted(maps.Keys(all))
-	return func(n int) int {
-		*b = ByDuty{}
-		for _, d := range duties[:min(n, len(duties))] {
-			(*b)[d] = all[d]
+// newerHalf is less than the half of these failures: those that end their pause last.
+func newerHalf(failures map[string]map[string]Failure) map[string]map[string]Failure {
+	var ends []int64
+	for _, bySeat := range failures {
+		for _, f := range bySeat {
+			ends = append(ends, f.Until)
 		}
-		return len(duties)
 	}
+	slices.Sort(ends)
+	middle := ends[len(ends)/2]
+	newer := map[string]map[string]Failure{}
+	for duty, bySeat := range failures {
+		kept := maps.Clone(bySeat)
+		maps.DeleteFunc(kept, func(_ string, f Failure) bool { return f.Until <= middle })
+		if len(kept) > 0 {
+			newer[duty] = kept
+		}
+	}
+	return newer
 }
 
-// limitFailures returns a function that keeps the n newest failures. It returns how many there are.
-func limitFailures(failures *map[string]map[string]Failure) func(n int) (of int) {
-	type at struct {
-		duty, seat string
-		until      int64
-	}
-	all := *failures
-	var order []at
-	for d, bySeat := range all {
-		for seat, f := range bySeat {
-			order = append(order, at{d, seat, f.Until})
-		}
-	}
-	slices.SortFunc(order, func(a, b at) int {
-		return cmp.Or(cmp.Compare(b.until, a.until), cmp.Compare(a.duty, b.duty), cmp.Compare(a.seat, b.seat))
-	})
-	return func(n int) int {
-		*failures = map[string]map[string]Failure{}
-		for _, a := range order[:min(n, len(order))] {
-			if (*failures)[a.duty] == nil {
-				(*failures)[a.duty] = map[string]Failure{}
-			}
-			(*failures)[a.duty][a.seat] = all[a.duty][a.seat]
-		}
-		return len(order)
-	}
-}
-
-// DecodeAssigner decodes the memory. An empty body is an empty memory.
-func DecodeAssigner(data []byte) (AssignerMemory, error) {
-	var c AssignerMemory
-	switch {
-	case len(data) == 0:
-		return c, nil
-	case len(data) > MaxAssigner:
-		return c, fmt.Errorf("assigner: %d bytes are more than the %d allowed", len(data), MaxAssigner)
-	}
-	err := decodeJSON("assigner", data, &c)
-	return c, err
-}
+func (AssignerMemory) check() error { return nil }
 
 // Limits of operations.
 const (
@@ -376,15 +333,9 @@ const (
 // SavedValue is what the holder of a duty has saved under a key. In its znode it is as a Value: a line of JSON, and the
 // bytes.
 type SavedValue struct {
-	By    string // identity of the holder that wrote it
-	Epoch int64  // of that holder
-	Data  []byte // at most MaxStateValue bytes
-}
-
-// savedHeader is the first line of a SavedValue.
-type savedHeader struct {
-	By    string `json:"by"`
-	Epoch int64  `json:"epoch"`
+	By    string `json:"by"`    // identity of the holder that wrote it
+	Epoch int64  `json:"epoch"` // of that holder
+	Data  []byte `json:"-"`     // at most MaxStateValue bytes
 }
 
 // StateTotal is the body of the folder of a duty's saved state.
@@ -396,18 +347,15 @@ type StateTotal struct {
 func CheckKey(key string) error { return resource.CheckName("key", key) }
 
 // EncodeSaved encodes a value.
-func EncodeSaved(v SavedValue) ([]byte, error) {
-	return encodeLine(savedHeader{v.By, v.Epoch}, v.Data, MaxStateValue)
-}
+func EncodeSaved(v SavedValue) ([]byte, error) { return encodeLine(v, v.Data, MaxStateValue) }
 
 // DecodeSaved decodes a value. It ignores fields of the first line that it does not know.
-func DecodeSaved(body []byte) (SavedValue, error) {
-	var h savedHeader
-	data, err := decodeLine(body, &h, MaxStateValue)
-	if err == nil && h.By == "" {
+func DecodeSaved(body []byte) (v SavedValue, err error) {
+	v.Data, err = decodeLine(body, &v, MaxStateValue)
+	if err == nil && v.By == "" {
 		err = fmt.Errorf("value: it does not say who wrote it")
 	}
-	return SavedValue{h.By, h.Epoch, data}, err
+	return v, err
 }
 
 // DecodeStateTotal decodes the body of the folder. One that cannot be read, written by hand, is 0 bytes.

@@ -24,30 +24,19 @@ const maxJSON = 256 << 10
 // ErrFormat means that a muster with another layout wrote the Record. Do not change the resource; use that version.
 var ErrFormat = errors.New("record of another format")
 
-// recordHead holds the fields that the Records of all kinds have. A Record is one JSON object: the format, the
-// declaration under the name of its kind, these fields, and the others.
-type recordHead struct {
-	Stack      string         `json:"stack"`
-	Home       string         `json:"home"`
-	Generation string         `json:"generation"`
-	State      resource.State `json:"state"`
-	By         string         `json:"by,omitempty"`
-	Applied    string         `json:"applied,omitempty"`
-	Op         string         `json:"op"`
-	Digest     string         `json:"digest"`
-	ACL        []string       `json:"acl,omitempty"`
-}
+// A Record is one JSON object: the format, the declaration under the name of its kind, the fields that the Records of
+// all kinds have, and the others.
 
-// headField is one field of recordHead by its name in JSON.
+// headField is one field that the Records of all kinds have, by its name in JSON.
 type headField struct {
 	key string
 	to  any
 }
 
-func (h *recordHead) fields() []headField {
+func headFields(r *resource.Record) []headField {
 	return []headField{
-		{"stack", &h.Stack}, {"home", &h.Home}, {"generation", &h.Generation}, {"state", (*string)(&h.State)},
-		{"by", &h.By}, {"applied", &h.Applied}, {"op", &h.Op}, {"digest", &h.Digest}, {"acl", &h.ACL},
+		{"stack", &r.Stack}, {"home", &r.Home}, {"generation", &r.Generation}, {"state", (*string)(&r.State)},
+		{"by", &r.By}, {"applied", &r.Applied}, {"op", &r.Op}, {"digest", &r.Digest}, {"acl", &r.ACL},
 	}
 }
 
@@ -68,22 +57,19 @@ func EncodeRecord(r resource.Record) ([]byte, error) {
 	if err := checkRecord(r); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	head, err := json.Marshal(recordHead{
-		r.Stack, r.Home, r.Generation, r.State, r.By, r.Applied, r.Op, r.Digest, r.ACL,
-	})
+	head, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	headFields := head[1 : len(head)-1] // without the braces
-	body := fmt.Appendf(nil, "{%q:%d,%q:%s,%s",
-		keyFormat, recordFormat, r.Declaration.Kind().Name, r.Body, headFields)
+	head = head[1 : len(head)-1] // without the braces
+	body := fmt.Appendf(nil, "{%q:%d,%q:%s,%s", keyFormat, recordFormat, r.Declaration.Kind().Name, r.Body, head)
 	for _, key := range slices.Sorted(maps.Keys(r.Extra)) {
 		name, _ := json.Marshal(key) // a string always encodes
 		body = fmt.Appendf(body, ",%s:%s", name, r.Extra[key])
 	}
 	body = append(body, '}')
 	if len(body) > maxJSON {
-		return nil, tooLarge("record", len(body))
+		return nil, fmt.Errorf("record: %w", tooLargeError{len(body), maxJSON})
 	}
 	return body, nil
 }
@@ -104,7 +90,7 @@ func DecodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
 }
 
 func decodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
-	if err := checkJSON(data); err != nil {
+	if err := checkJSON(data, maxJSON); err != nil {
 		return resource.Record{}, err
 	}
 	var fields map[string]json.RawMessage
@@ -114,8 +100,8 @@ func decodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
 	if err := checkFormat(fields[keyFormat]); err != nil {
 		return resource.Record{}, err
 	}
-	var head recordHead
-	for _, f := range head.fields() {
+	var r resource.Record
+	for _, f := range headFields(&r) {
 		if fields[f.key] == nil {
 			continue
 		}
@@ -124,20 +110,15 @@ func decodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
 		}
 		delete(fields, f.key)
 	}
-	body := fields[kind.Name]
-	if body == nil {
+	if r.Body = fields[kind.Name]; r.Body == nil {
 		return resource.Record{}, fmt.Errorf("it declares no %s", kind.Name)
 	}
-	d, err := kind.Decode(body, "")
-	if err != nil {
+	var err error
+	if r.Declaration, err = kind.Decode(r.Body, ""); err != nil {
 		return resource.Record{}, fmt.Errorf("%s.%w", kind.Name, err)
 	}
 	delete(fields, keyFormat)
 	delete(fields, kind.Name)
-	r := resource.Record{
-		Declaration: d, Stack: head.Stack, Home: head.Home, Generation: head.Generation, State: head.State, By: head.By,
-		Applied: head.Applied, Op: head.Op, Digest: head.Digest, ACL: head.ACL, Body: body,
-	}
 	if len(fields) > 0 {
 		r.Extra = fields
 	}
@@ -177,7 +158,7 @@ func NamedGeneration(data []byte) string {
 	var head struct {
 		Generation string `json:"generation"`
 	}
-	if checkJSON(data) != nil || json.Unmarshal(data, &head) != nil {
+	if checkJSON(data, maxJSON) != nil || json.Unmarshal(data, &head) != nil {
 		return ""
 	}
 	return head.Generation
@@ -201,41 +182,20 @@ func checkRecord(r resource.Record) error {
 	return nil
 }
 
-// encodeJSON encodes v, within maxJSON. what names it in errors.
-func encodeJSON(what string, v any) ([]byte, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
-	}
-	if len(data) > maxJSON {
-		return nil, tooLarge(what, len(data))
-	}
-	return data, nil
-}
+// tooLargeError is a body that has more bytes than allowed.
+type tooLargeError struct{ size, most int }
 
-func tooLarge(what string, size int) error {
-	return fmt.Errorf("%s: %d bytes are more than the %d allowed", what, size, maxJSON)
-}
-
-// decodeJSON decodes one JSON object into v, if it is not larger than maxJSON. what names it in errors.
-func decodeJSON(what string, data []byte, v any) error {
-	err := checkJSON(data)
-	if err == nil {
-		err = json.Unmarshal(data, v)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", what, err)
-	}
-	return err
+func (e tooLargeError) Error() string {
+	return fmt.Sprintf("%d bytes are more than the %d allowed", e.size, e.most)
 }
 
 // checkJSON refuses a body that is empty, too large or not UTF-8.
-func checkJSON(data []byte) error {
+func checkJSON(data []byte, most int) error {
 	switch {
 	case len(data) == 0:
 		return errors.New("it is empty")
-	case len(data) > maxJSON:
-		return fmt.Errorf("%d bytes are more than the %d allowed", len(data), maxJSON)
+	case len(data) > most:
+		return tooLargeError{len(data), most}
 	case !utf8.Valid(data):
 		return errors.New("it is not UTF-8")
 	}
@@ -251,26 +211,60 @@ type body[T any] interface {
 	what() string
 }
 
+// limited is a body with a limit of its own, in bytes. That of the others is maxJSON.
+type limited interface{ most() int }
+
+func mostOf(body any) int {
+	if l, ok := body.(limited); ok {
+		return l.most()
+	}
+	return maxJSON
+}
+
 // Encode checks a body and encodes it.
 func Encode[T any, P body[T]](v T) ([]byte, error) {
 	p := P(&v)
-	if err := p.check(); err != nil {
+	err := p.check()
+	var b bytes.Buffer
+	if err == nil {
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false) // six bytes for each & of an address
+		err = enc.Encode(p)
+	}
+	data := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if most := mostOf(p); err == nil && len(data) > most {
+		err = tooLargeError{len(data), most}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.what(), err)
 	}
-	return encodeJSON(p.what(), v)
+	return data, nil
 }
 
 // Decode decodes a body and checks it. It ignores fields that it does not know.
 func Decode[T any, P body[T]](data []byte) (T, error) {
 	var v, none T
 	p := P(&v)
-	if err := decodeJSON(p.what(), data, p); err != nil {
-		return none, err
+	err := checkJSON(data, mostOf(p))
+	if err == nil {
+		err = json.Unmarshal(data, p)
 	}
-	if err := p.check(); err != nil {
+	if err == nil {
+		err = p.check()
+	}
+	if err != nil {
 		return none, fmt.Errorf("%s: %w", p.what(), err)
 	}
 	return v, nil
+}
+
+// DecodeOrZero is Decode of what may be empty: then it is the zero T.
+func DecodeOrZero[T any, P body[T]](data []byte) (T, error) {
+	if len(data) == 0 {
+		var zero T
+		return zero, nil
+	}
+	return Decode[T, P](data)
 }
 
 // DecodeAny is Decode of what may be empty: then it is nil.
@@ -285,28 +279,30 @@ func DecodeAny[T any, P body[T]](data []byte) (*T, error) {
 	return &v, nil
 }
 
-func (Present) what() string       { return "member" }
-func (Seat) what() string          { return "seat" }
-func (DutyTaken) what() string     { return "duty" }
-func (Holder) what() string        { return "holder" }
-func (Resignation) what() string   { return "resignation" }
-func (Ask) what() string           { return "request" }
-func (Journal) what() string       { return "journal" }
-func (StepRecord) what() string    { return "step" }
-func (Opening) what() string       { return "operation" }
-func (QueueProcess) what() string  { return "process" }
-func (QueueSeat) what() string     { return "seat" }
-func (BatchManifest) what() string { return "batch" }
-func (BatchEnd) what() string      { return "ended batch" }
-func (Health) what() string        { return "health" }
-func (StateTotal) what() string    { return "state" }
-func (TickCursor) what() string    { return "cursor" }
-func (TickRecord) what() string    { return "run" }
-func (Claim) what() string         { return "claim" }
-func (Round) what() string         { return "round" }
-func (Index) what() string         { return "index of a stack" }
-func (Mark) what() string          { return "mark" }
-func (AskLog) what() string        { return "log of requests" }
+func (AssignerMemory) what() string { return "assigner" }
+func (Entry) what() string          { return "entry of a history" }
+func (Present) what() string        { return "member" }
+func (Seat) what() string           { return "seat" }
+func (DutyTaken) what() string      { return "duty" }
+func (Holder) what() string         { return "holder" }
+func (Resignation) what() string    { return "resignation" }
+func (Ask) what() string            { return "request" }
+func (Journal) what() string        { return "journal" }
+func (StepRecord) what() string     { return "step" }
+func (Opening) what() string        { return "operation" }
+func (QueueProcess) what() string   { return "process" }
+func (QueueSeat) what() string      { return "seat" }
+func (BatchManifest) what() string  { return "batch" }
+func (BatchEnd) what() string       { return "ended batch" }
+func (Health) what() string         { return "health" }
+func (StateTotal) what() string     { return "state" }
+func (TickCursor) what() string     { return "cursor" }
+func (TickRecord) what() string     { return "run" }
+func (Claim) what() string          { return "claim" }
+func (Round) what() string          { return "round" }
+func (Index) what() string          { return "index of a stack" }
+func (Mark) what() string           { return "mark" }
+func (AskLog) what() string         { return "log of requests" }
 
 // required refuses a body whose field is empty. It takes names and values in turn.
 func required(pairs ...string) error {
@@ -406,36 +402,6 @@ func NewEntry(home, stack string) string { return resource.Join(History(home, st
 // EntryNumber reads the number from the name or path of an entry. Later entries have larger numbers.
 func EntryNumber(name string) (int, error) { return number(name, entryPrefix) }
 
-// EncodeEntry encodes an entry, its times in UTC and in whole seconds.
-func EncodeEntry(e Entry) ([]byte, error) {
-	if err := e.Check(); err != nil {
-		return nil, fmt.Errorf("entry of a history: %w", err)
-	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // six bytes for each & of an address
-	if err := enc.Encode(e); err != nil {
-		return nil, fmt.Errorf("entry of a history: %w", err)
-	}
-	body := bytes.TrimSpace(b.Bytes())
-	if len(body) > history.MaxEntry {
-		return nil, fmt.Errorf("entry of a history: %d bytes are more than the %d allowed", len(body), history.MaxEntry)
-	}
-	return body, nil
-}
+func (e Entry) check() error { return e.Check() }
 
-// DecodeEntry decodes an entry and checks it. It ignores fields that it does not know.
-func DecodeEntry(data []byte) (Entry, error) {
-	if len(data) > history.MaxEntry {
-		return Entry{}, fmt.Errorf("entry of a history: %d bytes are more than the %d allowed",
-			len(data), history.MaxEntry)
-	}
-	var e Entry
-	if err := decodeJSON("entry of a history", data, &e); err != nil {
-		return Entry{}, err
-	}
-	if err := e.Check(); err != nil {
-		return Entry{}, fmt.Errorf("entry of a history: %w", err)
-	}
-	return e, nil
-}
+func (Entry) most() int { return history.MaxEntry }

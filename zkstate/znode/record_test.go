@@ -151,7 +151,7 @@ func exampleEntry() history.Entry {
 
 func TestEntryIsWrittenAndRead(t *testing.T) {
 	want := Entry{Op: "o1", Entry: exampleEntry()}
-	got, err := EncodeEntry(want)
+	got, err := Encode(want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestEntryIsWrittenAndRead(t *testing.T) {
 	}
 	newer := strings.TrimSuffix(string(got), "}") + `,"approved_by":"bob","replaced":null}`
 	for _, body := range []string{string(got), newer} {
-		back, err := DecodeEntry([]byte(body))
+		back, err := Decode[Entry]([]byte(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,12 +189,12 @@ func TestLargestEntryFits(t *testing.T) {
 		e = e.Begin(long, long, history.Who{
 			Actor: long, CI: long, Commit: long, URL: "https://ci.example/" + strings.Repeat("&", 1000),
 		}, time.Now())
-		body, err := EncodeEntry(Entry{Op: strings.Repeat("o", maxToken), Entry: e})
+		body, err := Encode(Entry{Op: strings.Repeat("o", maxToken), Entry: e})
 		if err != nil {
 			t.Errorf("%q: %v", bad, err)
 			continue
 		}
-		if _, err := DecodeEntry(body); err != nil {
+		if _, err := Decode[Entry](body); err != nil {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -214,33 +214,33 @@ func TestDecodeEntrySaysWhatIsDamaged(t *testing.T) {
 		`{"by":"` + strings.Repeat("a", 20000) + `"}`:                         "16384",
 		"\xff": "UTF-8",
 	} {
-		if _, err := DecodeEntry([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Decode[Entry]([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: error %v, want one with %q", body, err, want)
 		}
 	}
 }
 
 func FuzzDecodeEntry(f *testing.F) {
-	body, err := EncodeEntry(Entry{Op: "o1", Entry: exampleEntry()})
+	body, err := Encode(Entry{Op: "o1", Entry: exampleEntry()})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(body)
 	f.Add([]byte(`{"by":"a","started":"2026-01-31T03:04:05Z"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		e, err := DecodeEntry(data)
+		e, err := Decode[Entry](data)
 		if err != nil || len(data) > history.MaxEntry/8 { // what is escaped may be longer than the input
 			return
 		}
-		again, err := EncodeEntry(e)
+		again, err := Encode(e)
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := DecodeEntry(again)
+		back, err := Decode[Entry](again)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if third, err := EncodeEntry(back); err != nil || string(third) != string(again) {
+		if third, err := Encode(back); err != nil || string(third) != string(again) {
 			t.Errorf("%s becomes %s, %v", again, third, err)
 		}
 	})

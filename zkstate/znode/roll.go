@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"muster/resource/job"
 )
@@ -329,35 +331,16 @@ func isAddress(name string) bool {
 	return err == nil && port > 0
 }
 
-// Curator's protected names consist of a prefix, a UUID, a dash and the requested name.
-const (
-	protectedPrefix = "_c_"
-	uuidSize        = 36
-)
+// protected matches Curator's protected names: a prefix, a UUID, a dash and the requested name.
+var protected = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^_c_[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}-(?s:(.*))$`)
+})
 
 // StripProtected removes Curator's 40 characters from the name of a protected znode. It returns any other name
 // unchanged, and false.
 func StripProtected(name string) (string, bool) {
-	rest, ok := strings.CutPrefix(name, protectedPrefix)
-	if !ok || len(rest) <= uuidSize || rest[uuidSize] != '-' || !isUUID(rest[:uuidSize]) {
-		return name, false
+	if parts := protected().FindStringSubmatch(name); parts != nil {
+		return parts[1], true
 	}
-	return rest[uuidSize+1:], true
-}
-
-// isUUID reports whether s has the canonical form: 8-4-4-4-12 hexadecimal digits.
-func isUUID(s string) bool {
-	for i, c := range []byte(s) {
-		switch i {
-		case 8, 13, 18, 23:
-			if c != '-' {
-				return false
-			}
-		default:
-			if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F') {
-				return false
-			}
-		}
-	}
-	return len(s) == uuidSize
+	return name, false
 }

@@ -297,13 +297,8 @@ const maxValueHeader = 1 << 10
 // Value is what a worker has published under a key. In its znode it is one line of JSON, a newline, and the bytes of
 // the value as they are.
 type Value struct {
-	Life int    // number of the life of the identity that wrote it, from 1: Claim.Lives
-	Data []byte // at most MaxValue bytes
-}
-
-// valueHeader is the first line of a Value.
-type valueHeader struct {
-	Life int `json:"life"`
+	Life int    `json:"life"` // number of the life of the identity that wrote it, from 1: Claim.Lives
+	Data []byte `json:"-"`    // at most MaxValue bytes
 }
 
 // Data is the znode of a value: a child of the id of the worker that has published it, so it goes with the generation.
@@ -314,20 +309,16 @@ func EncodeValue(v Value) ([]byte, error) {
 	if v.Life < 1 {
 		return nil, fmt.Errorf("value: there is no life %d", v.Life)
 	}
-	return encodeLine(valueHeader{v.Life}, v.Data, MaxValue)
+	return encodeLine(v, v.Data, MaxValue)
 }
 
 // DecodeValue decodes a value. It ignores fields of the first line that it does not know.
-func DecodeValue(body []byte) (Value, error) {
-	var h valueHeader
-	data, err := decodeLine(body, &h, MaxValue)
-	if err == nil && h.Life < 1 {
-		err = fmt.Errorf("value: life %d", h.Life)
+func DecodeValue(body []byte) (v Value, err error) {
+	v.Data, err = decodeLine(body, &v, MaxValue)
+	if err == nil && v.Life < 1 {
+		err = fmt.Errorf("value: life %d", v.Life)
 	}
-	if err != nil {
-		return Value{}, err
-	}
-	return Value{h.Life, data}, nil
+	return v, err
 }
 
 // encodeLine encodes a value of at most so many bytes after a line of JSON.
