@@ -6,33 +6,34 @@ import (
 	"time"
 )
 
-// Observed is one resource as it was read: plain facts. Its Status and its Class follow from them.
+// Observed is one resource as it was read: plain facts. Its Status and its Class follow from them. Those with a name in
+// JSON are what a plan file has as the precondition of a row.
 type Observed struct {
-	Record *Record // nil if classic, foreign or unreadable, or if the Record and its copy are lost
+	Record *Record `json:"-"` // nil if classic, foreign or unreadable, or if the Record and its copy are lost
 
 	// Classic: workers of the classic controller made it. Its roll or its ephemeral children show that.
-	Classic    bool
-	Companions []string // znodes that are deleted with it when it is replaced: full paths, sorted
+	Classic    bool     `json:"classic,omitempty"`
+	Companions []string `json:"companions,omitempty"` // znodes that go when it is replaced: full paths, sorted
 
-	Version       int32          // of its znode
-	RecordVersion int32          // of the Record
-	Pzxid         int64          // of its znode: changes at every join and leave
-	Live          int            // number of children of its znode
-	Created       time.Time      `json:",omitzero"` // its znode, by ZooKeeper's clock; zero: not known
-	Counts        map[string]int // what its kind counts, by name; absent is 0
+	Version       int32          `json:"version"`        // of its znode
+	RecordVersion int32          `json:"record_version"` // of the Record
+	Pzxid         int64          `json:"pzxid"`          // of its znode: changes at every join and leave
+	Live          int            `json:"live"`           // number of children of its znode
+	Created       time.Time      `json:"-"`              // its znode, by ZooKeeper's clock; zero: not known
+	Counts        map[string]int `json:"-"`              // what its kind counts, by name; absent is 0
 
 	// Members and Strangers name the children of its znode, sorted. They are filled only where a decision depends on
 	// who is live. A stranger is a persistent child: no member, and not made by muster.
-	Members   []string
-	Strangers []string
+	Members   []string `json:"-"`
+	Strangers []string `json:"-"`
 
 	// Saved is what members have saved in it, by section, sorted. It is filled only where a row would delete some of it.
-	Saved []Saved
+	Saved []Saved `json:"-"`
 
-	Foreign      bool   // not recognisable; Problem says what it looks like
-	Problem      string // why it is unreadable (no permission, or how it is damaged) or foreign
-	Lost         []Part // parts that somebody deleted or changed by hand
-	BeyondRepair string // why some of Lost cannot be put back; empty if all can
+	Foreign      bool   `json:"foreign,omitempty"`       // not recognisable; Problem says what it looks like
+	Problem      string `json:"problem,omitempty"`       // why it is unreadable (no permission, how damaged) or foreign
+	Lost         []Part `json:"lost,omitempty"`          // parts that somebody deleted or changed by hand
+	BeyondRepair string `json:"beyond_repair,omitempty"` // why some of Lost cannot be put back; empty if all can
 }
 
 // Saved is what members have saved for one section of a declaration, such as a duty. It is deleted with the section.

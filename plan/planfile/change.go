@@ -55,17 +55,8 @@ type precondition struct {
 }
 
 type facts struct {
-	Generation    string          `json:"generation,omitempty"`
-	Version       int32           `json:"version"`
-	RecordVersion int32           `json:"record_version"`
-	Pzxid         int64           `json:"pzxid"`
-	Live          int             `json:"live"`
-	Classic       bool            `json:"classic,omitempty"`
-	Companions    []string        `json:"companions,omitempty"`
-	Foreign       bool            `json:"foreign,omitempty"`
-	Problem       string          `json:"problem,omitempty"`
-	Lost          []resource.Part `json:"lost,omitempty"`
-	BeyondRepair  string          `json:"beyond_repair,omitempty"`
+	Generation string `json:"generation,omitempty"`
+	resource.Observed
 }
 
 // recorded is the rest of the Record. In JSON, the fields that the kind or a newer muster keeps in the Record are
@@ -76,16 +67,9 @@ type recorded struct {
 }
 
 type recordFields struct {
-	Kind    string         `json:"kind,omitempty"` // of the Record, if the declaration is of another kind
-	Stack   string         `json:"stack"`
-	Home    string         `json:"home,omitempty"`
-	State   resource.State `json:"state"`
-	By      string         `json:"by,omitempty"`
-	Applied string         `json:"applied,omitempty"`
-	Op      string         `json:"op"`
-	Digest  string         `json:"digest"`
-	Edited  bool           `json:"edited,omitempty"` // the digest does not verify
-	ACL     []string       `json:"acl,omitempty"`
+	Kind string `json:"kind,omitempty"` // of the Record, if the declaration is of another kind
+	resource.Record
+	Edited bool `json:"edited,omitempty"` // the digest does not verify
 }
 
 func (p precondition) MarshalJSON() ([]byte, error)     { return mergeJSON(p.facts, p.counts) }
@@ -95,25 +79,19 @@ func (r *recorded) UnmarshalJSON(body []byte) error {
 	return splitJSON(body, &r.recordFields, &r.extra)
 }
 
-// mergeJSON encodes the fields of a struct and the entries of a map as one JSON object. If both have a key, the
-// struct's value is used.
+// mergeJSON encodes the entries of a map and the fields of a struct, which has some, as one JSON object. If both have a
+// key, it is there twice, and readers of JSON take the last one: the struct's.
 func mergeJSON[V any](fields any, entries map[string]V) ([]byte, error) {
-	object := map[string]any{}
-	for key, value := range entries {
-		object[key] = value
+	known, err := json.Marshal(fields)
+	if err != nil || len(entries) == 0 {
+		return known, err
 	}
-	body, err := json.Marshal(fields)
+	others, err := json.Marshal(entries)
 	if err != nil {
 		return nil, err
 	}
-	var known map[string]json.RawMessage
-	if err := json.Unmarshal(body, &known); err != nil {
-		return nil, err
-	}
-	for key, value := range known {
-		object[key] = value
-	}
-	return json.Marshal(object)
+	others[len(others)-1] = ','
+	return append(others, known[1:]...), nil
 }
 
 // splitJSON is the inverse of mergeJSON: keys that the struct does not have go into entries, which stays nil if there
@@ -123,10 +101,10 @@ func splitJSON[V any](body []byte, fields any, entries *map[string]V) error {
 	if err := errors.Join(json.Unmarshal(body, fields), json.Unmarshal(body, &object)); err != nil {
 		return err
 	}
-	of := reflect.TypeOf(fields).Elem()
-	for i := range of.NumField() {
-		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-		delete(object, name)
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(fields).Elem()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			delete(object, name)
+		}
 	}
 	for key, body := range object {
 		var value V
@@ -172,23 +150,17 @@ func encodeRow(r plan.Row, kind resource.Kind) (change, error) {
 		return c, nil
 	}
 	c.Workers, c.Strangers, c.Saved = o.Members, o.Strangers, o.Saved
-	c.Precondition = &precondition{counts: map[string]int{}, facts: facts{
-		Version: o.Version, RecordVersion: o.RecordVersion, Pzxid: o.Pzxid, Live: o.Live, Classic: o.Classic,
-		Companions: o.Companions, Foreign: o.Foreign, Problem: o.Problem, Lost: o.Lost, BeyondRepair: o.BeyondRepair,
-	}}
+	c.Precondition = &precondition{counts: map[string]int{}, facts: facts{Observed: *o}}
 	for _, name := range countsOf(kind, o) {
 		c.Precondition.counts[name] = o.Count(name)
 	}
 	if rec := o.Record; rec != nil {
 		c.Precondition.Generation = rec.Generation
-		recordedKind := rec.Declaration.Kind().Name
-		if recordedKind == kind.Name {
-			recordedKind = ""
+		c.Recorded = &recorded{recordFields{Record: *rec, Edited: rec.Edited()}, rec.Extra}
+		c.Recorded.Generation = "" // it is in the precondition
+		if was := rec.Declaration.Kind().Name; was != kind.Name {
+			c.Recorded.Kind = was
 		}
-		c.Recorded = &recorded{extra: rec.Extra, recordFields: recordFields{
-			recordedKind, rec.Stack, rec.Home, rec.State, rec.By, rec.Applied, rec.Op, rec.Digest, rec.Edited(),
-			rec.ACL,
-		}}
 		c.Change.Before, err = json.Marshal(rec.Declaration)
 	}
 	return c, err
@@ -230,16 +202,11 @@ func (c change) row(kinds []resource.Kind) (plan.Row, error) {
 	if pre == nil {
 		return r, nil
 	}
-	r.Old = &resource.Observed{
-		Classic: pre.Classic, Companions: pre.Companions, Version: pre.Version, RecordVersion: pre.RecordVersion,
-		Pzxid: pre.Pzxid, Live: pre.Live, Counts: pre.counts, Members: c.Workers, Strangers: c.Strangers, Saved: c.Saved,
-		Foreign: pre.Foreign, Problem: pre.Problem, Lost: pre.Lost, BeyondRepair: pre.BeyondRepair,
-	}
+	r.Old = &pre.Observed
+	r.Old.Counts, r.Old.Members, r.Old.Strangers, r.Old.Saved = pre.counts, c.Workers, c.Strangers, c.Saved
 	if rec := c.Recorded; rec != nil {
-		r.Old.Record = &resource.Record{
-			Stack: rec.Stack, Home: rec.Home, Generation: pre.Generation, State: rec.State, By: rec.By,
-			Applied: rec.Applied, Op: rec.Op, Digest: rec.Digest, ACL: rec.ACL, Extra: rec.extra,
-		}
+		r.Old.Record = &rec.Record
+		r.Old.Record.Generation, r.Old.Record.Extra = pre.Generation, rec.extra
 		r.Old.Record.SetEdited(rec.Edited)
 		was, ok := kindNamed(kinds, cmp.Or(rec.Kind, kind.Name))
 		if !ok {

@@ -13,10 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -166,61 +163,33 @@ func canonical(v any, indent string) ([]byte, error) {
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber() // a zxid does not fit a float64
-	var tree any
+	var tree any    // its keys are sorted when it is encoded
 	if err := dec.Decode(&tree); err != nil {
 		return nil, err
 	}
-	return appendJSON(make([]byte, 0, 2*len(raw)), tree, "\n"+indent), nil
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent(indent, "  ")
+	if err := enc.Encode(tree); err != nil {
+		return nil, err
+	}
+	return escaped(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }
 
-// appendJSON appends v, which a json.Decoder read. newline is a line break and the indentation of v.
-func appendJSON(b []byte, v any, newline string) []byte {
-	const indent = "  "
-	separate := func(i int) {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(b, newline...), indent...)
-	}
-	switch v := v.(type) {
-	case map[string]any:
-		b = append(b, '{')
-		for i, key := range slices.Sorted(maps.Keys(v)) {
-			separate(i)
-			b = append(appendString(b, key), ": "...)
-			b = appendJSON(b, v[key], newline+indent)
-		}
-		if len(v) > 0 {
-			b = append(b, newline...)
-		}
-		return append(b, '}')
-	case []any:
-		b = append(b, '[')
-		for i, element := range v {
-			separate(i)
-			b = appendJSON(b, element, newline+indent)
-		}
-		if len(v) > 0 {
-			b = append(b, newline...)
-		}
-		return append(b, ']')
-	case string:
-		return appendString(b, v)
-	case json.Number:
-		return append(b, v...)
-	case bool:
-		return strconv.AppendBool(b, v)
-	}
-	return append(b, "null"...)
-}
+// longEscapes writes the short escapes of encoding/json as those of all other characters.
+var longEscapes = strings.NewReplacer(
+	`\\`, `\\`, `\b`, `\u0008`, `\t`, `\u0009`, `\n`, `\u000a`, `\f`, `\u000c`, `\r`, `\u000d`)
 
-func appendString(b []byte, s string) []byte {
-	b = append(b, '"')
-	for _, c := range s {
+// escaped is JSON with escapes for all characters of its strings that are not printable ASCII.
+func escaped(body []byte) []byte {
+	if !bytes.ContainsFunc(body, func(c rune) bool { return c >= 0x7f || c == '\\' }) {
+		return body
+	}
+	b := make([]byte, 0, len(body))
+	for _, c := range longEscapes.Replace(string(body)) {
 		switch high, low := utf16.EncodeRune(c); {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', byte(c))
-		case ' ' <= c && c <= '~':
+		case c < 0x7f:
 			b = append(b, byte(c))
 		case c < 1<<16:
 			b = fmt.Appendf(b, `\u%04x`, c)
@@ -228,5 +197,5 @@ func appendString(b []byte, s string) []byte {
 			b = fmt.Appendf(b, `\u%04x\u%04x`, high, low)
 		}
 	}
-	return append(b, '"')
+	return b
 }

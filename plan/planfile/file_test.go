@@ -26,7 +26,7 @@ func saved() planfile.Saved {
 			have.Found[j.Path()] = named(o, name)
 		}
 	}
-	add("create", nil, label("arrow", "a -> b & <c> \u2028 \u009b \u202e \x7f 😀 \x1b"))
+	add("create", nil, label("arrow", "a -> b & <c> \u2028 \u009b \u202e \x7f 😀 \x1b \n\t\\n"))
 	full := recorded(declared(label("k", "v")), counts(4, 1, 0))
 	full.Version, full.RecordVersion, full.Pzxid = 3, 2, 1<<62+1
 	full.Record.ACL, full.Record.By, full.Record.Applied = []string{"auth::cdrwa"}, "ann@host", "2026-01-02T03:04:05Z"
