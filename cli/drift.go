@@ -88,7 +88,7 @@ func runDrift(ctx context.Context, p *process, o driftOptions, dir string, run *
 	if err != nil {
 		return err
 	}
-	d := c.plan.Drift(ignores(cfg))
+	d := c.plan.Drift(cfg.Ignores)
 	run.Plan, run.Drift, run.FailOn, run.Servers = &c.plan, &d, failOn, t.servers
 	found := driftFinding(d, failOn)
 	if found == nil && p.flags.quiet {
@@ -136,16 +136,6 @@ func driftFinding(d plan.Drift, failOn []plan.DriftKind) error {
 		return foundAttention
 	}
 	return nil
-}
-
-func ignores(cfg *spec.Config) []plan.Ignore {
-	var all []plan.Ignore
-	for _, ig := range cfg.Ignores {
-		all = append(all, plan.Ignore{
-			Address: ig.Address, Fields: ig.Fields, Reason: ig.Reason, Until: ig.Until.Format(time.DateOnly), At: ig.At,
-		})
-	}
-	return all
 }
 
 // driftCheck is one run of drift.

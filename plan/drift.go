@@ -39,21 +39,12 @@ func FailingKinds() []DriftKind {
 	return []DriftKind{DriftMissing, DriftStale, DriftDamaged, DriftChanged, DriftOrphan}
 }
 
-// Ignore is drift that is known and tolerated. The caller leaves out an Ignore that has expired.
-type Ignore struct {
-	Address string   // of a declared job, or the path of any job
-	Fields  []string // "workers", "labels", "labels.team"; empty: every finding
-	Reason  string
-	Until   string // the last day, for people
-	At      string // place of its declaration: "drift.hcl:3"
-}
-
 // Finding is one difference. A job can have two: its run died, and its Record was edited.
 type Finding struct {
 	Row     Row
 	Kind    DriftKind
 	Changes []resource.Change // for changed and pending: the fields that differ and are not ignored
-	Ignore  *Ignore           // the Ignore that covers this finding; nil in Drift.Findings
+	Ignore  *resource.Ignore  // the Ignore that covers this finding; nil in Drift.Findings
 }
 
 // Drift is the difference between a configuration that was applied and ZooKeeper.
@@ -72,14 +63,14 @@ type Drift struct {
 
 // Drift lists what differs in p from the declarations. Completed work is never drift. A missing job that removes itself
 // when it has completed is no drift either: it may have completed.
-func (p Plan) Drift(ignores []Ignore) Drift {
+func (p Plan) Drift(ignores []resource.Ignore) Drift {
 	d := Drift{Stack: p.Stack, Ensemble: p.Ensemble, Roots: p.Roots, Unlisted: p.Unlisted, Unindexed: p.Unindexed}
 	for _, r := range p.Rows {
 		if r.New != nil {
 			d.Declared++
 		}
 		if r.Old.Class() == resource.Unreadable {
-			if ignoreOf(r, ignores, Ignore.coversAll) == nil {
+			if ignoreOf(r, ignores, coversAll) == nil {
 				d.Unreadable = append(d.Unreadable, r)
 			}
 			continue
@@ -175,14 +166,17 @@ func (r Row) undeclaredDrift(w Want) DriftKind {
 }
 
 // applyIgnores removes the ignored fields from f, or sets f.Ignore if nothing else is left.
-func (f Finding) applyIgnores(ignores []Ignore, stack string) Finding {
-	if f.Ignore = ignoreOf(f.Row, ignores, Ignore.coversAll); f.Ignore != nil || len(f.Changes) == 0 {
+func (f Finding) applyIgnores(ignores []resource.Ignore, stack string) Finding {
+	if f.Ignore = ignoreOf(f.Row, ignores, coversAll); f.Ignore != nil || len(f.Changes) == 0 {
 		return f
 	}
-	var last *Ignore
+	var last *resource.Ignore
 	var left []resource.Change
 	for _, c := range f.Changes {
-		if ig := ignoreOf(f.Row, ignores, func(ig Ignore) bool { return ig.covers(c.Name) }); ig != nil {
+		covers := func(field string) bool { return c.Name == field || strings.HasPrefix(c.Name, field+".") }
+		if ig := ignoreOf(f.Row, ignores, func(fields []string) bool {
+			return slices.ContainsFunc(fields, covers)
+		}); ig != nil {
 			last = ig
 		} else {
 			left = append(left, c)
@@ -199,24 +193,18 @@ func (f Finding) applyIgnores(ignores []Ignore, stack string) Finding {
 	return f
 }
 
-// ignoreOf finds the ignore that names a row and covers what is asked.
-func ignoreOf(r Row, ignores []Ignore, covers func(Ignore) bool) *Ignore {
+// ignoreOf finds the ignore that names a row, and whose fields cover what is asked.
+func ignoreOf(r Row, ignores []resource.Ignore, cover func(fields []string) bool) *resource.Ignore {
 	for i, ig := range ignores {
-		if ig.names(r) && covers(ig) {
+		if (ig.Address == r.Address() || ig.Address == r.Path) && cover(ig.Fields) {
 			return &ignores[i]
 		}
 	}
 	return nil
 }
 
-// coversAll reports whether an ignore covers all of its row.
-func (ig Ignore) coversAll() bool { return len(ig.Fields) == 0 }
-
-func (ig Ignore) names(r Row) bool { return ig.Address == r.Address() || ig.Address == r.Path }
-
-func (ig Ignore) covers(field string) bool {
-	return slices.ContainsFunc(ig.Fields, func(f string) bool { return field == f || strings.HasPrefix(field, f+".") })
-}
+// coversAll reports whether these are the fields of an ignore that covers all of its row.
+func coversAll(fields []string) bool { return len(fields) == 0 }
 
 // Because says why f was found.
 func (f Finding) Because() string {
@@ -237,17 +225,9 @@ func (f Finding) Because() string {
 	case DriftOrphan:
 		return "owned by stack " + r.fact("owner") + ", not declared, " + string(r.Old.Status())
 	case DriftForeign:
-		switch {
-		case r.Old.Foreign:
-			return "a znode is there that is not a " + r.Kind().Name + r.problem()
-		case r.Old.Classic:
-			return "made by classic workers, " + string(r.Old.Status())
-		case r.Reason == OtherKind:
-			return "a " + r.recordedKind() + " has this name"
-		case r.Reason == OtherHome:
-			return "owned by stack " + r.fact("owner") + " of home " + r.fact("home")
+		if !r.Old.Classic {
+			return r.Because()
 		}
-		return "owned by stack " + r.fact("owner")
 	}
 	return r.unmanaged()
 }

@@ -134,7 +134,7 @@ func TestDriftListsWhatCouldNotBeRead(t *testing.T) {
 	if len(d.Findings) > 0 || !d.Incomplete() || len(d.Unreadable) != 2 || len(d.Unlisted) != 1 || d.Declared != 1 {
 		t.Errorf("got %+v", d)
 	}
-	d = p.Drift([]plan.Ignore{{Address: "job.a"}, {Address: "/jobs/b"}})
+	d = p.Drift([]resource.Ignore{{Address: "job.a"}, {Address: "/jobs/b"}})
 	if len(d.Unreadable) != 0 || !d.Incomplete() {
 		t.Errorf("ignored, got %+v", d)
 	}
@@ -147,34 +147,34 @@ func TestIgnores(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		p             plan.Plan
-		ignores       []plan.Ignore
+		ignores       []resource.Ignore
 		find, ignored string
 	}{
-		{"by_address", two, []plan.Ignore{{Address: "job.a"}}, "", "pending(workers labels.team)"},
-		{"by_path", two, []plan.Ignore{{Address: path}}, "", "pending(workers labels.team)"},
-		{"of_another_job", two, []plan.Ignore{{Address: "job.b"}}, "pending(workers labels.team)", ""},
-		{"one_field", two, []plan.Ignore{{Address: "job.a", Fields: []string{"workers"}}}, "pending(labels.team)", ""},
-		{"a_group_of_fields", two, []plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}},
+		{"by_address", two, []resource.Ignore{{Address: "job.a"}}, "", "pending(workers labels.team)"},
+		{"by_path", two, []resource.Ignore{{Address: path}}, "", "pending(workers labels.team)"},
+		{"of_another_job", two, []resource.Ignore{{Address: "job.b"}}, "pending(workers labels.team)", ""},
+		{"one_field", two, []resource.Ignore{{Address: "job.a", Fields: []string{"workers"}}}, "pending(labels.team)", ""},
+		{"a_group_of_fields", two, []resource.Ignore{{Address: "job.a", Fields: []string{"labels"}}},
 			"pending(workers)", ""},
-		{"a_field_is_not_a_prefix", two, []plan.Ignore{{Address: "job.a", Fields: []string{"labels.te", "work"}}},
+		{"a_field_is_not_a_prefix", two, []resource.Ignore{{Address: "job.a", Fields: []string{"labels.te", "work"}}},
 			"pending(workers labels.team)", ""},
-		{"every_field", two, []plan.Ignore{{Address: "job.a", Fields: []string{"workers", "labels.team"}}},
+		{"every_field", two, []resource.Ignore{{Address: "job.a", Fields: []string{"workers", "labels.team"}}},
 			"", "pending(workers labels.team)"},
 		{"every_field_in_two_blocks", two,
-			[]plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}, {Address: path, Fields: []string{"workers"}}},
+			[]resource.Ignore{{Address: "job.a", Fields: []string{"labels"}}, {Address: path, Fields: []string{"workers"}}},
 			"", "pending(workers labels.team)"},
-		{"an_edited_field", edited, []plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}},
+		{"an_edited_field", edited, []resource.Ignore{{Address: "job.a", Fields: []string{"labels"}}},
 			"", "changed(labels.x)"},
 		{"fields_of_an_edit_that_differs_in_none", diffOf(ptr(declared()), recorded(declared(), owner("thief"))),
-			[]plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}}, "changed()", ""},
+			[]resource.Ignore{{Address: "job.a", Fields: []string{"labels"}}}, "changed()", ""},
 		{"fields_of_a_job_to_be_taken_over",
 			diffOf(ptr(declared(label("team", "data"))), recordedBy("old", declared())),
-			[]plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}}, "pending()", ""},
+			[]resource.Ignore{{Address: "job.a", Fields: []string{"labels"}}}, "pending()", ""},
 		{"fields_do_not_hide_a_missing_job", diffOf(ptr(declared()), nil),
-			[]plan.Ignore{{Address: "job.a", Fields: []string{"labels"}}}, "missing()", ""},
+			[]resource.Ignore{{Address: "job.a", Fields: []string{"labels"}}}, "missing()", ""},
 		{"stale_is_not_hidden_by_fields", diffOf(ptr(declared(workers(8))), recorded(declared(), counts(4, 0, 0))),
-			[]plan.Ignore{{Address: "job.a", Fields: []string{"workers"}}}, "stale()", "pending(workers)"},
-		{"an_orphan_by_path", diffOf(nil, recorded(declared())), []plan.Ignore{{Address: path}}, "", "orphan()"},
+			[]resource.Ignore{{Address: "job.a", Fields: []string{"workers"}}}, "stale()", "pending(workers)"},
+		{"an_orphan_by_path", diffOf(nil, recorded(declared())), []resource.Ignore{{Address: path}}, "", "orphan()"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := c.p.Drift(c.ignores)

@@ -301,7 +301,7 @@ func driftRun() report.Run {
 		"/jobs/prod/hidden":  {Problem: "no permission to read it"},
 	}})
 	p.Roots = []string{"/jobs/old", "/jobs/prod"}
-	d := p.Drift([]plan.Ignore{{
+	d := p.Drift([]resource.Ignore{{
 		Address: "job.relabelled", Fields: []string{"labels"}, Until: "2027-01-31", Reason: "OPS-1412 | relabelling",
 		At: "drift.hcl:3",
 	}})

@@ -317,7 +317,7 @@ func (l *loader) readIgnore(c *Config, b *hcl.Block, d declared) {
 	names := []string{"address", "fields", "until", "reason"}
 	body := l.content(b.Body, schema{args: names}, "ignore")
 	s := l.newScope("ignore")
-	ig := Ignore{At: at(b.DefRange)}
+	ig := resource.Ignore{At: at(b.DefRange)}
 	for _, name := range names {
 		a := body.args[name]
 		if a == nil {
@@ -409,16 +409,16 @@ func (s *scope) ignoredField(name string, a *hcl.Attribute, k kind) bool {
 }
 
 // until decodes the last day of an ignore.
-func (s *scope) until(a *hcl.Attribute) time.Time {
+func (s *scope) until(a *hcl.Attribute) string {
 	date, ok := s.required(a)
 	if !ok {
-		return time.Time{}
+		return ""
 	}
 	day, err := time.Parse(time.DateOnly, date)
 	if err != nil {
 		d := s.wrong(codeDate, a, cty.StringVal(date), "until must be a date")
 		d.Help = `write it as year-month-day: "2027-01-31"`
-		return time.Time{}
+		return ""
 	}
 	if now := s.opts.Now; !now.IsZero() && !now.UTC().Before(day.AddDate(0, 0, 1)) {
 		days := int(now.UTC().Sub(day).Hours() / 24)
@@ -427,5 +427,5 @@ func (s *scope) until(a *hcl.Attribute) time.Time {
 		d.Help = "apply or adopt what it ignores and remove the block, or move until, " +
 			"which says that it is still wanted"
 	}
-	return day
+	return date
 }

@@ -55,7 +55,7 @@ type Config struct {
 	// Declared are first the jobs, then the other kinds. Those of one kind are in source order, those of a for_each in the
 	// order of its keys. No two paths are equal or nested. They may share maps of labels.
 	Declared []resource.Declaration
-	Ignores  []Ignore
+	Ignores  []resource.Ignore
 	Digest   string // of everything above but the places; the same on every machine
 	// Origins says where each value came from, by address and field ("workers", "timeouts.join", "labels.team", also
 	// "name" and "root"): "jobs.hcl:31", "defaults at jobs.hcl:12" or "default". Several addresses may share a map.
@@ -78,15 +78,6 @@ type ZooKeeper struct {
 	SessionTimeout resource.Duration
 	ACL            []string // scheme:id:perms; nil: not declared
 	TLS            resource.TLS
-}
-
-// Ignore is drift that is known and tolerated for a while.
-type Ignore struct {
-	Address string    // of a declared job, or the path of an undeclared one
-	Fields  []string  // "workers", "labels", "labels.team", "timeouts"; none: whatever is found
-	Until   time.Time // the last day, 00:00 UTC
-	Reason  string
-	At      string // "drift.hcl:3"
 }
 
 // Defaults of the muster and zookeeper blocks.
@@ -176,21 +167,11 @@ func (l *loader) load() *Config {
 
 // digest is a hash of what the configuration means. Places, spelling and credentials do not change it.
 func (c *Config) digest() string {
-	type ignore struct {
-		Address string   `json:"address"`
-		Fields  []string `json:"fields"`
-		Until   string   `json:"until"`
-		Reason  string   `json:"reason"`
-	}
-	ignores := []ignore{}
-	for _, i := range c.Ignores {
-		ignores = append(ignores, ignore{i.Address, i.Fields, i.Until.Format(time.DateOnly), i.Reason})
-	}
 	sum := sha256.New()
 	meaning := map[string]any{
 		"stack": c.Stack, "home": c.Home, "roots": sorted(c.Roots), "take_over": sorted(c.TakeOver),
 		"servers": c.ZooKeeper.Servers, "session_timeout": c.ZooKeeper.SessionTimeout, "acl": sorted(c.ZooKeeper.ACL),
-		"tls": c.ZooKeeper.TLS, "ignores": ignores,
+		"tls": c.ZooKeeper.TLS, "ignores": append([]resource.Ignore{}, c.Ignores...),
 	}
 	byAddress := slices.SortedStableFunc(slices.Values(c.Declared), func(a, b resource.Declaration) int {
 		return cmp.Compare(a.ID().Address, b.ID().Address)
