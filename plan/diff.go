@@ -225,47 +225,6 @@ func CompareRows(a, b Row) int {
 	)
 }
 
-// After is the state after every change of p is committed to s. Generations, versions and times are empty, since the
-// commit sets them. After assumes that a repaired resource has the counts that were observed.
-func (p Plan) After(s State) State {
-	after := State{Ensemble: s.Ensemble, Found: maps.Clone(s.Found), Unlisted: s.Unlisted, Unindexed: s.Unindexed}
-	if after.Found == nil {
-		after.Found = map[string]resource.Observed{}
-	}
-	for _, r := range p.Rows {
-		switch r.Action() {
-		case Create, Replace:
-			rec := resource.Record{Stack: p.Stack, Home: p.Home, State: resource.StateOpen}
-			_ = rec.Declare(r.New) // a declaration always encodes
-			after.Found[r.Path] = resource.Observed{Record: &rec}
-		case Update:
-			after.Found[r.Path] = p.updated(r)
-		case Delete:
-			delete(after.Found, r.Path)
-		}
-	}
-	return after
-}
-
-// updated is the resource of r after its update.
-func (p Plan) updated(r Row) resource.Observed {
-	o := *r.Old
-	rec := *o.Record
-	o.Record = &rec
-	switch {
-	case r.Reason == IsDamaged && r.inPlace():
-		o.Lost, o.BeyondRepair = nil, ""
-		return o
-	case r.Reason == IsDamaged:
-		o.Lost = slices.DeleteFunc(slices.Clone(o.Lost), resource.Part.CanBePutBack)
-		return o
-	}
-	o.Saved = nil // of what is left, nothing is about to be deleted
-	rec.Stack, rec.Home, rec.State = p.Stack, p.Home, resource.StateOpen
-	_ = rec.Declare(r.New) // a declaration always encodes
-	return o
-}
-
 // State is what was read from ZooKeeper below a set of roots.
 type State struct {
 	Ensemble string                       // random id of the ensemble; empty before its first apply
