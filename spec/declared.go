@@ -17,15 +17,8 @@ import (
 
 // declared is what the blocks of all kinds declare. The checks that follow need it.
 type declared struct {
-	things []thing              // in the order in which they are read
-	places map[string]hcl.Range // headers of the blocks, by address; also of what has findings and is not among things
-	blocks map[string]bool      // by address without key: "job.ingest"; false: its for_each could not be evaluated
-}
-
-// thing is one declaration, without its properties.
-type thing struct {
-	kind                       kind
-	label, name, path, address string
+	places map[string]*hcl.Block // by address; also of what has findings and is not declared
+	blocks map[string]bool       // by address without key: "job.ingest"; false: its for_each could not be evaluated
 }
 
 // block is one block, of which for_each may make many declarations.
@@ -44,7 +37,7 @@ type block[T any] struct {
 
 // readDeclared reads the defaults and then all that is declared into c.
 func (l *loader) readDeclared(c *Config) declared {
-	d := declared{places: map[string]hcl.Range{}, blocks: map[string]bool{}}
+	d := declared{places: map[string]*hcl.Block{}, blocks: map[string]bool{}}
 	var defaults settings
 	if blocks := l.blocks["defaults"]; len(blocks) > 0 {
 		s := defaultsSchema()
@@ -144,7 +137,7 @@ func (k kindOf[T, P]) expand(l *loader, c *Config, d *declared, b *block[T]) boo
 // instance decodes one declaration and checks its preconditions. One with a finding is not compared with the others.
 func (k kindOf[T, P]) instance(c *Config, d *declared, b *block[T], s *scope, address string) {
 	s.address = address
-	d.places[address] = b.hcl.DefRange
+	d.places[address] = b.hcl
 	t := b.defaults
 	common := P(&t).CommonRef()
 	common.Name, common.Address, common.At = b.label, address, b.at
@@ -165,12 +158,13 @@ func (k kindOf[T, P]) instance(c *Config, d *declared, b *block[T], s *scope, ad
 	if s.failed || b.damaged || !k.fits(s, b, t) {
 		return
 	}
-	if n := len(d.things); n > 0 && maps.Equal(c.Origins[d.things[n-1].address], from) {
-		from = c.Origins[d.things[n-1].address] // what is made of one block shares one map
+	if n := len(c.Declared); n > 0 {
+		if last := c.Origins[c.Declared[n-1].ID().Address]; maps.Equal(last, from) {
+			from = last // what is made of one block shares one map
+		}
 	}
 	c.Declared = append(c.Declared, t)
 	c.Origins[address] = from
-	d.things = append(d.things, thing{k, b.label, common.Name, common.Path(), address})
 }
 
 // fits reports a declaration that as a whole cannot be.
@@ -231,68 +225,70 @@ func (s *scope) holds(r rule) (message string, holds bool) {
 
 // checkPaths reports declarations that have the same path, or whose paths lie inside one another.
 func (l *loader) checkPaths(c *Config, d declared) {
-	first := map[string]thing{}
-	for _, t := range d.things {
-		if prev, twice := first[t.path]; twice {
-			l.samePath(t, prev, d)
+	first := map[string]resource.Common{}
+	for _, t := range c.Declared {
+		id := t.ID()
+		if prev, twice := first[id.Path()]; twice {
+			l.samePath(id, prev, d)
 			continue
 		}
-		first[t.path] = t
+		first[id.Path()] = id
 	}
-	for _, t := range d.things {
-		for dir := path.Dir(t.path); len(dir) > 1; dir = path.Dir(dir) {
+	for _, t := range c.Declared {
+		id := t.ID()
+		for dir := path.Dir(id.Path()); len(dir) > 1; dir = path.Dir(dir) {
 			if outer, inside := first[dir]; inside {
-				outerKind, children := outer.kind.block(), outer.kind.children()
-				f := l.about(codePathNested, t, d, "the path of %s lies inside another %s", t.address, outerKind)
+				k := kindAt(outer.Address)
+				f := l.about(codePathNested, id, d, "the path of %s lies inside another %s", id.Address, k.block())
 				f.Detail = fmt.Sprintf("%s is inside %s, and what is inside a %s's znode is its %s",
-					t.path, dir, outerKind, children)
+					id.Path(), dir, k.block(), k.children())
 				f.Help = "give one of them another root or name"
-				l.relate(f, d.places[outer.address], outer.address)
+				l.relate(f, d.places[outer.Address].DefRange, outer.Address)
 				break
 			}
 		}
-		l.checkHomeOf(c, t, d)
+		l.checkHomeOf(c, id, d)
 	}
 	l.checkRoots(c, first)
 }
 
 // about records a finding at the header of a block.
-func (l *loader) about(code string, t thing, d declared, format string, args ...any) *Diagnostic {
-	rng := d.places[t.address]
-	f := l.add(code, &rng, format, args...)
-	f.In, f.Address = t.kind.block()+" "+quote(t.label), t.address
+func (l *loader) about(code string, id resource.Common, d declared, format string, args ...any) *Diagnostic {
+	b := d.places[id.Address]
+	f := l.add(code, &b.DefRange, format, args...)
+	f.In, f.Address = b.Type+" "+quote(b.Labels[0]), id.Address
 	return f
 }
 
-func (l *loader) samePath(t, prev thing, d declared) {
-	if d.places[t.address] == d.places[prev.address] {
-		f := l.about(codePathTwice, t, d, "the %ss of this for_each have one path, %s", t.kind.block(), t.path)
+func (l *loader) samePath(id, prev resource.Common, d declared) {
+	if b := d.places[id.Address]; b == d.places[prev.Address] {
+		f := l.about(codePathTwice, id, d, "the %ss of this for_each have one path, %s", b.Type, id.Path())
 		f.Address = ""
-		f.Help = fmt.Sprintf("tell them apart: name = \"%s-${each.key}\"", t.name)
+		f.Help = fmt.Sprintf("tell them apart: name = \"%s-${each.key}\"", id.Name)
 		return
 	}
-	f := l.about(codePathTwice, t, d, "%s and %s have one path, %s", prev.address, t.address, t.path)
-	l.relate(f, d.places[prev.address], "first declared here")
+	f := l.about(codePathTwice, id, d, "%s and %s have one path, %s", prev.Address, id.Address, id.Path())
+	l.relate(f, d.places[prev.Address].DefRange, "first declared here")
 	f.Help = "give one of them another name or root"
 }
 
 // checkHomeOf reports a declaration whose path and muster's home overlap.
-func (l *loader) checkHomeOf(c *Config, t thing, d declared) {
-	if !within(t.path, c.Home) && !within(c.Home, t.path) {
+func (l *loader) checkHomeOf(c *Config, id resource.Common, d declared) {
+	if !within(id.Path(), c.Home) && !within(c.Home, id.Path()) {
 		return
 	}
-	f := l.about(codeHome, t, d, "the path of %s and muster's home overlap", t.address)
-	f.Detail = fmt.Sprintf("the %s is %s, home is %s", t.kind.block(), t.path, c.Home)
+	f := l.about(codeHome, id, d, "the path of %s and muster's home overlap", id.Address)
+	f.Detail = fmt.Sprintf("the %s is %s, home is %s", d.places[id.Address].Type, id.Path(), c.Home)
 	f.Help = "choose another home in the muster block, such as " + quote(DefaultHome)
 }
 
-// checkRoots reports a root of the muster block that is one of things or lies inside one.
-func (l *loader) checkRoots(c *Config, things map[string]thing) {
+// checkRoots reports a root of the muster block that is a declared path or lies inside one.
+func (l *loader) checkRoots(c *Config, byPath map[string]resource.Common) {
 	for _, root := range c.Roots {
 		for dir := root; len(dir) > 1; dir = path.Dir(dir) {
-			if t, inside := things[dir]; inside {
+			if id, inside := byPath[dir]; inside {
 				b := l.blocks["muster"][0]
-				f := l.add(codePathNested, &b.DefRange, "the root %s is inside %s", root, t.address)
+				f := l.add(codePathNested, &b.DefRange, "the root %s is inside %s", root, id.Address)
 				f.In = "muster"
 				f.Help = "roots are folders of jobs; remove it from roots"
 				break

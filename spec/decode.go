@@ -174,11 +174,7 @@ func alternatives(words []string) string {
 
 // checkedText decodes a text that must pass a check.
 func (s *scope) checkedText(code string, a *hcl.Attribute, check func(string) error) (string, bool) {
-	text, ok := s.text(a)
-	if !ok {
-		return "", false
-	}
-	return text, s.checked(code, a, text, check)
+	return s.validText(a, check, false, words{code: code})
 }
 
 // checked reports the error of a check of a text. If the error ends with a remedy ("…: write …"), that becomes the

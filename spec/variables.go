@@ -327,17 +327,9 @@ type local struct {
 	attr  *hcl.Attribute
 	value cty.Value // unknown: could not be evaluated, which has been reported
 	needs []*local  // other locals
-	state localState
-	round bool // part of a circle, which has been reported
+	begun bool      // value is settled, or about to be
+	round bool      // part of a circle, which has been reported
 }
-
-type localState int
-
-const (
-	untouched localState = iota
-	underway
-	settled
-)
 
 // settleLocals declares all locals and evaluates each after those that it refers to.
 func (l *loader) settleLocals() {
@@ -359,7 +351,7 @@ func (l *loader) settleLocals() {
 	}
 	vars := l.varObject()
 	for _, name := range sortedKeys(l.locals) {
-		if loc := l.locals[name]; loc.state == untouched {
+		if loc := l.locals[name]; !loc.begun {
 			l.settleLocal(nil, loc, vars)
 		}
 	}
@@ -380,23 +372,15 @@ func (l *loader) declareLocal(a *hcl.Attribute) {
 
 // settleLocal evaluates loc after the locals that it refers to. path are those that refer to it, the first one first.
 func (l *loader) settleLocal(path []*local, loc *local, vars cty.Value) {
-	loc.state = underway
+	loc.begun = true
 	path = append(path, loc)
-	for _, need := range loc.needs {
-		switch {
-		case need.state == untouched:
-			l.settleLocal(path, need, vars)
-		case need.state == underway && !need.round && !loc.round:
-			l.cycle(path[slices.Index(path, need):])
-		}
-	}
-	l.evaluateLocal(loc, vars)
-	loc.state = settled
-}
-
-func (l *loader) evaluateLocal(loc *local, vars cty.Value) {
 	needed := map[string]cty.Value{}
 	for _, need := range loc.needs {
+		if !need.begun {
+			l.settleLocal(path, need, vars)
+		} else if first := slices.Index(path, need); first >= 0 && !need.round && !loc.round {
+			l.cycle(path[first:])
+		}
 		needed[need.name] = need.value
 	}
 	s := &scope{loader: l, roots: []string{"var", "local", "path"}, in: "local." + loc.name}
