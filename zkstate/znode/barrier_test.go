@@ -1,7 +1,6 @@
 package znode
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,25 +15,12 @@ func TestRoundIsWrittenAndRead(t *testing.T) {
 			Workers: 3, Mode: LiveRound, Aborted: "waited 1m40s", Missing: []int{0, 2},
 		},
 	} {
-		got, err := Encode(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(want, string(got)); d != "" {
-			t.Errorf("JSON (-want +got):\n%s", d)
-		}
-		back, err := Decode[Round](got)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(r, back); d != "" {
-			t.Errorf("round (-written +read):\n%s", d)
-		}
+		isWrittenAndRead(t, want, r)
 	}
 }
 
 func TestDecodeRoundSaysWhatIsDamaged(t *testing.T) {
-	for body, want := range map[string]string{
+	isDamaged[Round](t, map[string]string{
 		"":                                    "empty",
 		"[]":                                  "array",
 		"{}":                                  "n: 0",
@@ -47,11 +33,7 @@ func TestDecodeRoundSaysWhatIsDamaged(t *testing.T) {
 		`{"n":2,"mode":"live","aborted":"x","missing":[1,0]}`:  "missing: 0",
 		`{"n":2,"mode":"live","aborted":"x","missing":["0"]}`:  "missing",
 		`{"n":2,"mode":"durable","aborted":"x","missing":null`: "unexpected end",
-	} {
-		if _, err := Decode[Round]([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want one with %q", body, err, want)
-		}
-	}
+	})
 }
 
 func TestFloorIsANumber(t *testing.T) {
@@ -96,24 +78,5 @@ func TestArrivalsAreNumbered(t *testing.T) {
 func FuzzDecodeRound(f *testing.F) {
 	f.Add([]byte(`{"n":8,"mode":"durable"}`))
 	f.Add([]byte(`{"n":3,"mode":"live","aborted":"waited","missing":[0,2],"more":{}}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := Decode[Round](data)
-		if err != nil || len(data) > maxJSON/8 {
-			return
-		}
-		again, err := Encode(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		back, err := Decode[Round](again)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(r.Missing) == 0 {
-			r.Missing = nil
-		}
-		if d := cmp.Diff(r, back); d != "" {
-			t.Errorf("round (-first +again):\n%s", d)
-		}
-	})
+	fuzzBody[Round](f)
 }

@@ -52,24 +52,14 @@ func TestBatchBodies(t *testing.T) {
 		b.Since = b.Since.In(time.FixedZone("", 3600))
 		b.Completed = b.Since.Add(time.Minute)
 	})
-	body, err := Encode(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `{"tasks":5000,"bytes":35000,"sha256":"` + b.SHA256 + `","weight":1,"results":"watcher",` +
-		`"by":"ann@desk","since":"2026-11-22T05:00:00Z","state":"submitting",` +
-		`"completed":"2026-11-22T05:01:00Z","attempts":5,"task_timeout":"1m"}`
-	if d := cmp.Diff(want, string(body)); d != "" {
-		t.Errorf("a batch (-want +got):\n%s", d)
-	}
-	back, err := Decode[BatchManifest](body)
-	if d := cmp.Diff(b, back); err != nil || d != "" {
-		t.Errorf("read back: %v (-want +got):\n%s", err, d)
-	}
+	isWrittenAndRead(t, `{"tasks":5000,"bytes":35000,"sha256":"`+b.SHA256+`","weight":1,"results":"watcher",`+
+		`"by":"ann@desk","since":"2026-11-22T05:00:00Z","state":"submitting",`+
+		`"completed":"2026-11-22T05:01:00Z","attempts":5,"task_timeout":"1m"}`, b)
 	end := BatchEnd{
 		BatchManifest: manifest(), How: EndCollected, Done: 4999, Dead: 1, EndedBy: "w1", Ended: b.Since.Add(time.Hour),
 	}
-	if body, err = Encode(end); err != nil {
+	body, err := Encode(end)
+	if err != nil {
 		t.Fatal(err)
 	}
 	ended, err := Decode[BatchEnd](body)
@@ -82,24 +72,18 @@ func TestBatchBodies(t *testing.T) {
 }
 
 func TestQueueProcessBodies(t *testing.T) {
-	p := QueueProcess{Nonce: "n", Role: queue.Executor, Host: "h", Parallel: 8}
-	body, err := Encode(p)
-	if back, bad := Decode[QueueProcess](body); err != nil || bad != nil || back != p {
-		t.Errorf("a process became %+v: %v, %v", back, err, bad)
-	}
+	isWrittenAndRead(t, `{"nonce":"n","role":"executor","host":"h","parallel":8}`,
+		QueueProcess{Nonce: "n", Role: queue.Executor, Host: "h", Parallel: 8})
+	isWrittenAndRead(t, `{"identity":"a","nonce":"n","role":"watcher"}`,
+		QueueSeat{Identity: "a", Nonce: "n", Role: queue.Watcher})
 	newer, err := Decode[QueueProcess]([]byte(`{"nonce":"n","role":"auditor","x":1}`))
 	if err != nil || newer.Role != "auditor" {
 		t.Errorf("a newer role: %+v, %v", newer, err)
 	}
-	s := QueueSeat{Identity: "a", Nonce: "n", Role: queue.Watcher}
-	body, err = Encode(s)
-	if back, bad := Decode[QueueSeat](body); err != nil || bad != nil || back != s {
-		t.Errorf("a seat became %+v: %v, %v", back, err, bad)
-	}
 	h := Health{
 		Seat: "s-0000000003", Completed: 2, Lost: []string{"a", "b"}, MoreLost: 7, Failed: []string{"c"}, Redis: "NOAUTH",
 	}
-	body, err = Encode(h)
+	body, err := Encode(h)
 	back, bad := DecodeAny[Health](body)
 	if d := cmp.Diff(&h, back); err != nil || bad != nil || d != "" {
 		t.Errorf("health: %v, %v:\n%s", err, bad, d)
