@@ -3,6 +3,8 @@ package resource
 import (
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -27,14 +29,17 @@ func Join(dir string, names ...string) string {
 
 // CheckName says why name is not a valid name of a kind ("job", "stack"), or returns nil. A name has 1 to 128
 // characters of A-Z a-z 0-9 . _ -; the first is a letter or a digit.
-func CheckName(kind, name string) error {
+func CheckName(kind, name string) error { return CheckShortName(kind, name, MaxName) }
+
+// CheckShortName is CheckName for names of at most so many characters.
+func CheckShortName(kind, name string, most int) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("a %s name must not be empty", kind)
 	case name == Reserved:
 		return fmt.Errorf("the name %q is reserved for muster's own znodes", name)
-	case len(name) > MaxName:
-		return fmt.Errorf("a %s name has at most %d characters; this one has %d", kind, MaxName, len(name))
+	case len(name) > most:
+		return fmt.Errorf("a %s name has at most %d characters; this one has %d", kind, most, len(name))
 	}
 	for i, r := range name {
 		alnum := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
@@ -43,6 +48,25 @@ func CheckName(kind, name string) error {
 		}
 		if !alnum && r != '.' && r != '_' && r != '-' {
 			return fmt.Errorf("a %s name may hold letters, digits, '.', '_' and '-', not %q", kind, r)
+		}
+	}
+	return nil
+}
+
+// CheckPrintable says why name is not 1 to so many printable characters, or returns nil. what is called so, with its
+// article. It may not hold the runes that bad reports; but says which those are.
+func CheckPrintable(what, name string, most int, but string, bad func(r rune) bool) error {
+	switch n := utf8.RuneCountInString(name); {
+	case name == "":
+		return fmt.Errorf("%s must not be empty", what)
+	case n > most:
+		return fmt.Errorf("%s has at most %d characters; this one has %d", what, most, n)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%s must be UTF-8; %q is not", what, name)
+	}
+	for _, r := range name {
+		if bad(r) || !unicode.IsPrint(r) {
+			return fmt.Errorf("%s may hold printable characters %s, not %q", what, but, r)
 		}
 	}
 	return nil

@@ -84,12 +84,7 @@ const MaxDutyName = 64
 
 // CheckDutyName says why name is not a valid name of a duty, or returns nil. It has the characters of every name, and
 // at most 64 of them.
-func CheckDutyName(name string) error {
-	if len(name) > MaxDutyName {
-		return fmt.Errorf("a duty name has at most %d characters; this one has %d", MaxDutyName, len(name))
-	}
-	return resource.CheckName("duty", name)
-}
+func CheckDutyName(name string) error { return resource.CheckShortName("duty", name, MaxDutyName) }
 
 // NewDuty is a duty with all defaults. A cron has no schedule.
 func NewDuty(t Type, name string) Duty {

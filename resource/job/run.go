@@ -1,10 +1,6 @@
 package job
 
 import (
-	"fmt"
-	"unicode"
-	"unicode/utf8"
-
 	"muster/resource"
 )
 
@@ -39,18 +35,6 @@ const maxRun = 128
 // CheckRun says why id is not a valid name of a run, or returns nil. A name has 1 to 128 printable characters and no
 // spaces. No znode has that name, so 2026-11-21T10:00:00Z and build/1234 are valid.
 func CheckRun(id string) error {
-	switch n := utf8.RuneCountInString(id); {
-	case id == "":
-		return fmt.Errorf("the name of a run must not be empty")
-	case n > maxRun:
-		return fmt.Errorf("the name of a run has at most %d characters; this one has %d", maxRun, n)
-	case !utf8.ValidString(id):
-		return fmt.Errorf("the name of a run must be UTF-8; %q is not", id)
-	}
-	for _, r := range id {
-		if r == ' ' || !unicode.IsPrint(r) {
-			return fmt.Errorf("the name of a run may hold printable characters without spaces, not %q", r)
-		}
-	}
-	return nil
+	isSpace := func(r rune) bool { return r == ' ' }
+	return resource.CheckPrintable("the name of a run", id, maxRun, "without spaces", isSpace)
 }

@@ -20,12 +20,7 @@ const (
 
 // CheckBatchID says why id is not a valid id of a batch, or returns nil. It has the characters of every name, and at
 // most 64 of them.
-func CheckBatchID(id string) error {
-	if len(id) > MaxBatchID {
-		return fmt.Errorf("a batch id has at most %d characters; this one has %d", MaxBatchID, len(id))
-	}
-	return resource.CheckName("batch", id)
-}
+func CheckBatchID(id string) error { return resource.CheckShortName("batch", id, MaxBatchID) }
 
 // Results says what becomes of the results of a batch: one of the constants, or KeepResults and a duration.
 type Results string

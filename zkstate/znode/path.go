@@ -14,8 +14,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"muster/resource"
 )
@@ -144,22 +142,12 @@ const (
 // CheckIdentity says why s is not a valid identity of a worker, or returns nil. An identity is the name of a znode, and
 // has 1 to 255 printable characters without a slash, such as "[::1]:7000".
 func CheckIdentity(s string) error {
-	switch n := utf8.RuneCountInString(s); {
-	case s == "":
-		return fmt.Errorf("an identity must not be empty")
-	case s == "." || s == ".." || s == resource.Reserved:
+	if s == "." || s == ".." || s == resource.Reserved {
 		return fmt.Errorf("%q cannot be an identity", s)
-	case n > maxIdentity:
-		return fmt.Errorf("an identity has at most %d characters; this one has %d", maxIdentity, n)
-	case !utf8.ValidString(s):
-		return fmt.Errorf("an identity must be UTF-8; %q is not", s)
 	}
-	for _, r := range s {
-		if r == '/' || !unicode.IsPrint(r) || !inZooKeeper(r) {
-			return fmt.Errorf("an identity may hold printable characters but '/', not %q", r)
-		}
-	}
-	return nil
+	return resource.CheckPrintable("an identity", s, maxIdentity, "but '/'", func(r rune) bool {
+		return r == '/' || !inZooKeeper(r)
+	})
 }
 
 // inZooKeeper reports whether the server accepts r in a path. It looks at UTF-16 code units: it refuses surrogates, the
