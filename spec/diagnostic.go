@@ -168,10 +168,7 @@ func (f *findings) sorted() Diagnostics {
 	others := map[*Diagnostic][]string{}
 	var ds []*Diagnostic
 	for _, d := range f.list {
-		k := key{code: d.Code, in: d.In}
-		if d.Range != nil {
-			k.rng = *d.Range
-		}
+		k := key{code: d.Code, in: d.In, rng: *cmp.Or(d.Range, &Range{})}
 		if d.Address == "" || d.Range == nil {
 			k.summary = d.Summary
 		}
@@ -201,13 +198,7 @@ func (f *findings) sorted() Diagnostics {
 }
 
 func compare(a, b Diagnostic) int {
-	ra, rb := Range{}, Range{}
-	if a.Range != nil {
-		ra = *a.Range
-	}
-	if b.Range != nil {
-		rb = *b.Range
-	}
+	ra, rb := cmp.Or(a.Range, &Range{}), cmp.Or(b.Range, &Range{})
 	return cmp.Or(
 		cmp.Compare(ra.Filename, rb.Filename),
 		cmp.Compare(ra.Start.Line, rb.Start.Line),

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -19,18 +20,10 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// functions are what an expression may call. All are pure but file and fileexists, which see only the configuration
-// directory. There is no timestamp, uuid or env: a plan is a function of its inputs.
-type functions map[string]function.Function
-
-func (f functions) has(name string) bool {
-	_, ok := f[name]
-	return ok
-}
-
-// newFunctions is the whole table; file and fileexists read below root.
-func newFunctions(root *os.Root) functions {
-	return functions{
+// functions are what an expression may call. All are pure but file and fileexists, which see only root, the
+// configuration directory. There is no timestamp, uuid or env: a plan is a function of its inputs.
+func functions(root *os.Root) map[string]function.Function {
+	return map[string]function.Function{
 		// numbers
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "max": stdlib.MaxFunc,
 		"min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc,
@@ -323,7 +316,7 @@ func distinctFunc() function.Function {
 	})
 }
 
-// uniformList makes a list of a tuple, if its elements have the same type, or are text and what becomes text by itself.
+// uniformList makes a list of a tuple of few types.
 func uniformList(v cty.Value) (cty.Value, bool) {
 	ty, ok := elementType(v.Type())
 	if !ok || v.IsNull() || !v.IsKnown() {
@@ -340,24 +333,21 @@ func uniformList(v cty.Value) (cty.Value, bool) {
 	return cty.ListVal(elements), true
 }
 
-// elementType is the type that the elements of a tuple have: all the same, or text if one is text and all are
-// primitive.
+// elementType is the type that the elements of a tuple can have, which has few types.
 func elementType(ty cty.Type) (cty.Type, bool) {
-	if !ty.IsTupleType() || ty.Length() == 0 {
+	if !ty.IsTupleType() {
 		return cty.NilType, false
 	}
-	elements := ty.TupleElementTypes()
-	same, primitive, text := true, true, false
-	for _, e := range elements {
-		same = same && e.Equals(elements[0])
-		primitive = primitive && e.IsPrimitiveType()
-		text = text || e == cty.String
+	const few = 8
+	var types []cty.Type
+	for _, e := range ty.TupleElementTypes() {
+		if !slices.ContainsFunc(types, e.Equals) {
+			types = append(types, e)
+		}
+		if len(types) > few || e.HasDynamicTypes() {
+			return cty.NilType, false
+		}
 	}
-	switch {
-	case same && !elements[0].HasDynamicTypes():
-		return elements[0], true
-	case primitive && text:
-		return cty.String, true
-	}
-	return cty.NilType, false
+	all, _ := convert.UnifyUnsafe(types)
+	return all, all != cty.NilType
 }

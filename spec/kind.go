@@ -95,27 +95,20 @@ func schemaOf(names []string) schema {
 	return s
 }
 
-// kindIn names the kind of a block such as: group "shop". Any other block is taken for one of the first kind.
-func kindIn(block string) string {
-	all := kinds()
-	for _, k := range all {
-		if strings.Contains(block, k.block()+` "`) {
-			return k.block()
-		}
-	}
-	return all[0].block()
+// kindIn is the kind of a block such as: group "shop".
+func kindIn(block string) kind {
+	return kindWhere(func(name string) bool { return strings.Contains(block, name+` "`) })
 }
 
-// kindAt returns the kind that an address begins with. An address that begins with none is taken for one of the first
-// kind.
+// kindAt is the kind that an address begins with.
 func kindAt(address string) kind {
+	return kindWhere(func(name string) bool { return strings.HasPrefix(address, name+".") })
+}
+
+// kindWhere is the first kind whose name fits. What fits none is taken for one of the first kind.
+func kindWhere(fits func(name string) bool) kind {
 	all := kinds()
-	for _, k := range all {
-		if strings.HasPrefix(address, k.block()+".") {
-			return k
-		}
-	}
-	return all[0]
+	return all[max(0, slices.IndexFunc(all, func(k kind) bool { return fits(k.block()) }))]
 }
 
 // table is what may stand in the blocks of one type: the properties of a T.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty/function"
 
 	"muster/resource"
 )
@@ -122,7 +123,7 @@ type loader struct {
 	blocks     blocks
 	vars       map[string]*variable
 	locals     map[string]*local
-	funcs      functions
+	funcs      map[string]function.Function
 	ctx        *hcl.EvalContext // see global
 	badRefs    map[any]bool     // expressions whose references have been reported
 }
@@ -144,7 +145,7 @@ func (l *loader) load() *Config {
 		return nil
 	}
 	defer root.Close()
-	l.funcs = newFunctions(root)
+	l.funcs = functions(root)
 
 	l.declareVariables()
 	l.readValues(files.autoVars)

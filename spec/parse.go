@@ -262,7 +262,7 @@ func (l *loader) structure(d *hcl.Diagnostic, s schema, in string) {
 		out.Help = fmt.Sprintf("write it with an equals sign: %s = { ... }", name)
 	case name == "count" || name == "dynamic":
 		out = l.add(codeArgument, d.Subject, "there is no %s here", name)
-		out.Help = fmt.Sprintf("to make several %ss of one block, use for_each", kindIn(in))
+		out.Help = fmt.Sprintf("to make several %ss of one block, use for_each", kindIn(in).block())
 	case d.Summary == "Unsupported argument":
 		out = l.add(codeArgument, d.Subject, "there is no argument %q %s", name, place)
 		out.Help = argumentMeant(name, s)

@@ -128,7 +128,11 @@ func (s *scope) calls(node hclsyntax.Node) bool {
 	}
 	ok := true
 	hclsyntax.VisitAll(node, func(n hclsyntax.Node) hcl.Diagnostics {
-		if call, is := n.(*hclsyntax.FunctionCallExpr); is && !s.funcs.has(call.Name) {
+		call, is := n.(*hclsyntax.FunctionCallExpr)
+		if !is {
+			return nil
+		}
+		if _, known := s.funcs[call.Name]; !known {
 			ok = false
 			d := s.static(codeFunction, call.NameRange, "there is no function %q", call.Name)
 			d.Help = functionHelp(call.Name, sortedKeys(s.funcs))
