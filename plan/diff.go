@@ -25,15 +25,15 @@ type Want struct {
 
 // Plan is the result of one comparison.
 type Plan struct {
-	ID        string // random; set by the caller that shows or saves the plan
-	Stack     string
-	Home      string
-	Ensemble  string
-	Roots     []string
-	Unlisted  []string // see State
-	Unindexed string   // see State
-	Rows      []Row    // all of them, in the order of CompareRows
-	Partial   bool     // the user left out some resources (--only, --skip)
+	ID        string   `json:"id"` // random; set by the caller that shows or saves the plan
+	Stack     string   `json:"stack"`
+	Home      string   `json:"home,omitempty"`
+	Ensemble  string   `json:"ensemble"` // empty: the ensemble had no id yet
+	Roots     []string `json:"roots,omitempty"`
+	Unlisted  []string `json:"unlisted,omitempty"`  // see State
+	Unindexed string   `json:"unindexed,omitempty"` // see State
+	Rows      []Row    `json:"-"`                   // all of them, in the order of CompareRows
+	Partial   bool     `json:"-"`                   // the user left out some resources (--only, --skip)
 }
 
 // Row is one resource in a plan. Old is what was observed, nil if it is missing; it is also the precondition of the

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"muster/plan"
 	"muster/resource"
@@ -65,21 +64,9 @@ func decode(kinds []resource.Kind, file []byte) (Saved, error) {
 	if err := json.Unmarshal(file, &doc); err != nil {
 		return Saved{}, err
 	}
-	created, err := time.Parse(time.RFC3339, doc.Created)
-	if err != nil {
-		return Saved{}, err
-	}
-	s := Saved{
-		Created: created.UTC(), MusterVersion: doc.MusterVersion, Servers: doc.Servers, ACL: doc.ACL,
-		SessionTimeout: doc.SessionTimeout, ConfigDigest: doc.ConfigDigest,
-		Plan: plan.Plan{
-			ID: doc.ID, Stack: doc.Stack, Home: doc.Home, Ensemble: doc.Ensemble, Roots: doc.Roots,
-			Unlisted: doc.Unlisted, Unindexed: doc.Unindexed, Partial: !doc.Complete,
-		},
-	}
-	if doc.TLS != nil {
-		s.TLS = *doc.TLS
-	}
+	s := doc.Saved
+	s.Plan = doc.Plan
+	s.Plan.Partial = !doc.Complete
 	if err := s.check(); err != nil {
 		return Saved{}, err
 	}

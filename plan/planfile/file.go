@@ -32,14 +32,14 @@ const MaxFile = 256 << 20
 // Saved is a plan and everything else that apply needs when it has no configuration. It never holds a secret or an
 // absolute local path.
 type Saved struct {
-	Created        time.Time // whole seconds, UTC
-	MusterVersion  string
-	Servers        []string
-	ACL            []string // of the znodes that apply creates; ids only
-	SessionTimeout resource.Duration
-	ConfigDigest   string
-	TLS            resource.TLS
-	Plan           plan.Plan
+	Created        time.Time         `json:"created"` // whole seconds, UTC
+	MusterVersion  string            `json:"muster_version"`
+	Servers        []string          `json:"servers,omitempty"`
+	ACL            []string          `json:"acl,omitempty"` // of the znodes that apply creates; ids only
+	SessionTimeout resource.Duration `json:"session_timeout,omitempty"`
+	ConfigDigest   string            `json:"config_digest"`
+	TLS            resource.TLS      `json:"tls,omitzero"`
+	Plan           plan.Plan         `json:"-"`
 }
 
 // The errors of Decode.
@@ -52,24 +52,12 @@ var (
 
 // document is the JSON object of a plan file. Encode sorts the keys.
 type document struct {
-	FormatVersion  string            `json:"format_version"`
-	Digest         string            `json:"digest"` // SHA-256 of the file with noDigest in this place
-	MusterVersion  string            `json:"muster_version"`
-	Created        string            `json:"created"`
-	ID             string            `json:"id"`
-	Stack          string            `json:"stack"`
-	Ensemble       string            `json:"ensemble"` // empty: the ensemble had no id yet
-	Servers        []string          `json:"servers,omitempty"`
-	Home           string            `json:"home,omitempty"`
-	Roots          []string          `json:"roots,omitempty"`
-	Unlisted       []string          `json:"unlisted,omitempty"`  // roots that could not be listed
-	Unindexed      string            `json:"unindexed,omitempty"` // why the index of stacks could not be read
-	ACL            []string          `json:"acl,omitempty"`
-	SessionTimeout resource.Duration `json:"session_timeout,omitempty"`
-	TLS            *resource.TLS     `json:"tls,omitempty"`
-	ConfigDigest   string            `json:"config_digest"`
-	Complete       bool              `json:"complete"`
-	Rows           []change          `json:"resource_changes"`
+	FormatVersion string `json:"format_version"`
+	Digest        string `json:"digest"` // SHA-256 of the file with noDigest in this place
+	Saved
+	plan.Plan
+	Complete bool     `json:"complete"`
+	Rows     []change `json:"resource_changes"`
 }
 
 var noDigest = strings.Repeat("0", 2*sha256.Size)
@@ -104,17 +92,8 @@ func digestAt(file []byte) int {
 // write writes the canonical file row by row, so that only one row at a time is in memory twice.
 func (s Saved) write(w io.Writer, kinds []resource.Kind, digest string) error {
 	p := s.Plan
-	doc := document{
-		FormatVersion: FormatVersion, Digest: digest, MusterVersion: s.MusterVersion,
-		Created: s.Created.UTC().Format(time.RFC3339), ID: p.ID, Stack: p.Stack, Ensemble: p.Ensemble,
-		Servers: s.Servers, Home: p.Home, Roots: p.Roots, Unlisted: p.Unlisted, Unindexed: p.Unindexed,
-		ACL: s.ACL, SessionTimeout: s.SessionTimeout, ConfigDigest: s.ConfigDigest, Complete: !p.Partial,
-		Rows: []change{},
-	}
-	if s.TLS != (resource.TLS{}) {
-		doc.TLS = &s.TLS
-	}
-	frame, err := canonical(doc, "")
+	s.Created = s.Created.UTC().Truncate(time.Second)
+	frame, err := canonical(document{FormatVersion, digest, s, p, !p.Partial, []change{}}, "")
 	if err != nil {
 		return fmt.Errorf("plan file: %w", err)
 	}
