@@ -49,22 +49,19 @@ type Finding struct {
 
 // Drift is the difference between a configuration that was applied and ZooKeeper.
 type Drift struct {
-	Stack, Ensemble string
-	Roots           []string
-	Declared        int
-	Findings        []Finding // by kind, then by address
-	Ignored         []Finding // those that an Ignore covers, in the same order
-
-	// These could not be read. If there are any, a result without findings does not mean that nothing drifted.
-	Unlisted   []string
-	Unindexed  string
+	Plan
+	Declared int
+	Findings []Finding // by kind, then by address
+	Ignored  []Finding // those that an Ignore covers, in the same order
+	// Unreadable could not be read. If there is any, or something that Plan could not list, a result without findings does
+	// not mean that nothing drifted.
 	Unreadable []Row
 }
 
 // Drift lists what differs in p from the declarations. Completed work is never drift. A missing job that removes itself
 // when it has completed is no drift either: it may have completed.
 func (p Plan) Drift(ignores []resource.Ignore) Drift {
-	d := Drift{Stack: p.Stack, Ensemble: p.Ensemble, Roots: p.Roots, Unlisted: p.Unlisted, Unindexed: p.Unindexed}
+	d := Drift{Plan: p}
 	for _, r := range p.Rows {
 		if r.New != nil {
 			d.Declared++

@@ -2,7 +2,6 @@ package resource
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -198,8 +197,8 @@ func (p Property[T]) Limits() string {
 }
 
 // EncodeChanged encodes those properties of t that do not have their default as one JSON object, in the order of the
-// table. The names in the table have no dots. It is for what a declaration has many of: written out, the defaults would
-// fill most of a Record.
+// table. The names in the table have no dots, and are those in JSON. It is for what a declaration has many of: written
+// out, the defaults would fill most of a Record.
 func EncodeChanged[T any](ps []Property[T], t *T) ([]byte, error) {
 	body := []byte("{")
 	for _, p := range ps {
@@ -216,26 +215,4 @@ func EncodeChanged[T any](ps []Property[T], t *T) ([]byte, error) {
 		body = fmt.Appendf(body, "%q:%s", p.Name, value)
 	}
 	return append(body, '}'), nil
-}
-
-// DecodeChanged is the inverse of EncodeChanged. A property that is absent from body keeps the value that it has in t.
-// A key that the table does not have is skipped, since a newer muster may have written it.
-func DecodeChanged[T any](ps []Property[T], body []byte, t *T) error {
-	var values map[string]json.RawMessage
-	if err := json.Unmarshal(body, &values); err != nil {
-		return err
-	}
-	for _, p := range ps {
-		if values[p.Name] == nil {
-			continue
-		}
-		err := json.Unmarshal(values[p.Name], p.Ref(t))
-		if mismatch := new(json.UnmarshalTypeError); errors.As(err, &mismatch) {
-			mismatch.Field = p.Name
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -14,20 +14,20 @@ import (
 // Duty is what exactly one member of a group does at a time. The fields from Schedule on are those of a cron. They are
 // zero for a leader.
 type Duty struct {
-	Name     string
-	Type     Type
-	Versions string // constraint on the versions of its holder, such as ">= 2.0, < 3"; empty: all versions
-	Prefer   Prefer
+	Name     string `json:"-"`
+	Type     Type   `json:"-"`
+	Versions string `json:"versions"` // constraint on those of its holder, such as ">= 2.0, < 3"; empty: all versions
+	Prefer   Prefer `json:"prefer"`
 
-	Schedule      string            // when it runs: five fields, or @daily and the like
-	Timezone      string            // of the schedule: a name of the IANA database
-	StartDeadline resource.Duration // a tick that has not begun after this is missed
-	Missed        Missed
-	Overlap       Overlap
-	Lost          Lost
-	Retries       int               // how often a run that failed is tried again
-	Timeout       resource.Duration // a run is ended after this
-	Keep          int               // how many runs are remembered
+	Schedule      string            `json:"schedule"`       // when it runs: five fields, or @daily and the like
+	Timezone      string            `json:"timezone"`       // of the schedule: a name of the IANA database
+	StartDeadline resource.Duration `json:"start_deadline"` // a tick that has not begun after this is missed
+	Missed        Missed            `json:"missed"`
+	Overlap       Overlap           `json:"overlap"`
+	Lost          Lost              `json:"lost"`
+	Retries       int               `json:"retries"` // how often a run that failed is tried again
+	Timeout       resource.Duration `json:"timeout"` // a run is ended after this
+	Keep          int               `json:"keep"`    // how many runs are remembered
 }
 
 // Type is the type of a duty. It is the name of its block, too.

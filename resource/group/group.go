@@ -314,7 +314,7 @@ func (g *Group) UnmarshalJSON(body []byte) error {
 		objects := *doc.of(t)
 		for _, name := range slices.Sorted(maps.Keys(objects)) {
 			d := NewDuty(t, name)
-			err := resource.DecodeChanged(DutyProperties(t), objects[name], &d)
+			err := json.Unmarshal(objects[name], &d)
 			if mismatch := new(json.UnmarshalTypeError); errors.As(err, &mismatch) {
 				mismatch.Field = d.Section() + "." + mismatch.Field
 			}
