@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"muster/apply/history"
@@ -207,8 +210,18 @@ type body[T any] interface {
 	*T
 	// check says what is wrong with it. It may bring it into the form in which it is written.
 	check() error
-	// what names it in errors.
-	what() string
+}
+
+// nameOf is what errors call a body: its type in words.
+func nameOf(body any) string {
+	var name strings.Builder
+	for i, r := range reflect.TypeOf(body).Elem().Name() {
+		if i > 0 && unicode.IsUpper(r) {
+			name.WriteByte(' ')
+		}
+		name.WriteRune(unicode.ToLower(r))
+	}
+	return name.String()
 }
 
 // limited is a body with a limit of its own, in bytes. That of the others is maxJSON.
@@ -236,7 +249,7 @@ func Encode[T any, P body[T]](v T) ([]byte, error) {
 		err = tooLargeError{len(data), most}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.what(), err)
+		return nil, fmt.Errorf("%s: %w", nameOf(p), err)
 	}
 	return data, nil
 }
@@ -253,7 +266,7 @@ func Decode[T any, P body[T]](data []byte) (T, error) {
 		err = p.check()
 	}
 	if err != nil {
-		return none, fmt.Errorf("%s: %w", p.what(), err)
+		return none, fmt.Errorf("%s: %w", nameOf(p), err)
 	}
 	return v, nil
 }
@@ -278,31 +291,6 @@ func DecodeAny[T any, P body[T]](data []byte) (*T, error) {
 	}
 	return &v, nil
 }
-
-func (AssignerMemory) what() string { return "assigner" }
-func (Entry) what() string          { return "entry of a history" }
-func (Present) what() string        { return "member" }
-func (Seat) what() string           { return "seat" }
-func (DutyTaken) what() string      { return "duty" }
-func (Holder) what() string         { return "holder" }
-func (Resignation) what() string    { return "resignation" }
-func (Ask) what() string            { return "request" }
-func (Journal) what() string        { return "journal" }
-func (StepRecord) what() string     { return "step" }
-func (Opening) what() string        { return "operation" }
-func (QueueProcess) what() string   { return "process" }
-func (QueueSeat) what() string      { return "seat" }
-func (BatchManifest) what() string  { return "batch" }
-func (BatchEnd) what() string       { return "ended batch" }
-func (Health) what() string         { return "health" }
-func (StateTotal) what() string     { return "state" }
-func (TickCursor) what() string     { return "cursor" }
-func (TickRecord) what() string     { return "run" }
-func (Claim) what() string          { return "claim" }
-func (Round) what() string          { return "round" }
-func (Index) what() string          { return "index of a stack" }
-func (Mark) what() string           { return "mark" }
-func (AskLog) what() string         { return "log of requests" }
 
 // required refuses a body whose field is empty. It takes names and values in turn.
 func required(pairs ...string) error {
