@@ -96,13 +96,7 @@ func compareFindings(a, b Finding) int {
 
 // Of lists the findings of these kinds.
 func (d Drift) Of(kinds ...DriftKind) []Finding {
-	var fs []Finding
-	for _, f := range d.Findings {
-		if slices.Contains(kinds, f.Kind) {
-			fs = append(fs, f)
-		}
-	}
-	return fs
+	return slices.DeleteFunc(slices.Clone(d.Findings), func(f Finding) bool { return !slices.Contains(kinds, f.Kind) })
 }
 
 // Incomplete reports whether something could not be read.

@@ -27,21 +27,9 @@ func (a Action) Changes() bool { return a == Create || a == Replace || a == Dele
 
 // Symbol is the ASCII symbol of an action; None and Unmanaged have none.
 func (a Action) Symbol() string {
-	switch a {
-	case Create:
-		return "+"
-	case Replace:
-		return "-/+"
-	case Delete:
-		return "-"
-	case Update:
-		return "~"
-	case Blocked:
-		return "!"
-	case LeftRunning:
-		return "?"
-	}
-	return ""
+	return map[Action]string{
+		Create: "+", Replace: "-/+", Delete: "-", Update: "~", Blocked: "!", LeftRunning: "?",
+	}[a]
 }
 
 // Reason is why a row has its action; the action table has one line for each. Everything else about a row is derived

@@ -150,10 +150,7 @@ func encodeRow(r plan.Row, kind resource.Kind) (change, error) {
 		return c, nil
 	}
 	c.Workers, c.Strangers, c.Saved = o.Members, o.Strangers, o.Saved
-	c.Precondition = &precondition{counts: map[string]int{}, facts: facts{Observed: *o}}
-	for _, name := range countsOf(kind, o) {
-		c.Precondition.counts[name] = o.Count(name)
-	}
+	c.Precondition = &precondition{facts{Observed: *o}, countsOf(kind, o)}
 	if rec := o.Record; rec != nil {
 		c.Precondition.Generation = rec.Generation
 		c.Recorded = &recorded{recordFields{Record: *rec, Edited: rec.Edited()}, rec.Extra}
@@ -166,25 +163,20 @@ func encodeRow(r plan.Row, kind resource.Kind) (change, error) {
 	return c, err
 }
 
-// countsOf names the counts of o that a plan file has: all that the kind of its Record counts. Without a Record these
-// are the counts of the row's kind, and others that are not 0: what is there may look like a resource of another kind.
-func countsOf(kind resource.Kind, o *resource.Observed) []string {
-	var others []string
+// countsOf are the counts of o that a plan file has: all that the kind of its Record counts. Without a Record these are
+// the counts of the row's kind, and others that are not 0: what is there may look like a resource of another kind.
+func countsOf(kind resource.Kind, o *resource.Observed) map[string]int {
+	counts := map[string]int{}
 	if o.Record != nil {
 		kind = o.Record.Declaration.Kind()
 	} else {
-		others = slices.Sorted(maps.Keys(o.Counts))
+		maps.Copy(counts, o.Counts)
+		maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
 	}
-	var names []string
 	for _, count := range kind.Counts {
-		names = append(names, count.Name)
+		counts[count.Name] = o.Count(count.Name)
 	}
-	for _, name := range others {
-		if o.Count(name) != 0 && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
+	return counts
 }
 
 // row is the inverse of encodeRow.

@@ -224,10 +224,7 @@ func newWorker(ip, port, id string) (Worker, error) {
 		return Worker{}, fmt.Errorf("%.100q is not an id", id)
 	}
 	w := Worker{ID: max(int(n), NoID), IP: ip, Port: int(p)}
-	if err := w.check(); err != nil {
-		return Worker{}, err
-	}
-	return w, nil
+	return w, w.check()
 }
 
 // maxOddities is how many oddities are listed. A body of a million newlines must not give a million sentences.
