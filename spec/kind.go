@@ -3,6 +3,7 @@ package spec
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -47,13 +48,8 @@ func (k kindOf[T, P]) partTypes() []string {
 }
 
 func (k kindOf[T, P]) optional() []string {
-	var names []string
-	for _, p := range k.properties {
-		if !p.Required {
-			names = append(names, p.Name)
-		}
-	}
-	return names
+	required := func(p resource.Property[T]) bool { return p.Required }
+	return resource.Names(slices.DeleteFunc(slices.Clone(k.properties), required))
 }
 
 // schema is what may stand in a block of this kind.
@@ -295,9 +291,7 @@ type settings struct {
 // label.
 func (l *loader) settings(c content, s schema, in string) settings {
 	set := settings{map[string]*hcl.Attribute{}, !c.ok}
-	for name, a := range c.args {
-		set.args[name] = a
-	}
+	maps.Copy(set.args, c.args)
 	for _, section := range s.blocks {
 		if len(section.args) == 0 || section.label != "" {
 			continue

@@ -167,21 +167,14 @@ var command = regexp.MustCompile(`##([A-Za-z]*\[)`)
 // visible is a source line as it is printed: tabs as spaces, control characters as escapes, and no commands.
 func visible(line string) string {
 	var b strings.Builder
-	at := 0
-	for _, r := range line {
-		shown := show(r, at)
-		b.WriteString(shown)
-		at += text.Width(shown)
+	for i, part := range strings.Split(line, "\t") {
+		if i > 0 {
+			b.WriteString(strings.Repeat(" ", tabWidth-text.Width(b.String())%tabWidth))
+		}
+		b.WriteString(text.Visible(part))
 	}
 	return command.ReplaceAllString(b.String(), `#\x23$1`)
 }
 
 // columns is how many terminal cells visible(line) takes.
 func columns(line string) int { return text.Width(visible(line)) }
-
-func show(r rune, at int) string {
-	if r == '\t' {
-		return strings.Repeat(" ", tabWidth-at%tabWidth)
-	}
-	return text.EscapeLines(string(r))
-}

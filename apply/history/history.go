@@ -89,11 +89,7 @@ func cut(s string) string {
 		return s
 	}
 	const dots = "…"
-	s = s[:MaxText-len(dots)]
-	for !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	return s + dots
+	return strings.ToValidUTF8(s[:MaxText-len(dots)], "") + dots
 }
 
 // printable is s with a mark in the place of each character that is not printable: a line that is shown stays one line,

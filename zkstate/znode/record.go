@@ -79,11 +79,8 @@ func EncodeRecord(r resource.Record) ([]byte, error) {
 
 // DecodeRecord decodes and checks the Record of a kind. DecodeRecordAt also checks its path.
 func DecodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
-	r, err := decodeRecord(kind, data)
-	if err == nil {
-		err = checkRecord(r)
-	}
-	switch {
+	var r resource.Record
+	switch err := decodeRecord(kind, data, &r); {
 	case errors.Is(err, ErrFormat):
 		return resource.Record{}, err
 	case err != nil:
@@ -92,40 +89,39 @@ func DecodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
 	return r, nil
 }
 
-func decodeRecord(kind resource.Kind, data []byte) (resource.Record, error) {
+func decodeRecord(kind resource.Kind, data []byte, r *resource.Record) error {
 	if err := checkJSON(data, maxJSON); err != nil {
-		return resource.Record{}, err
+		return err
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {
-		return resource.Record{}, err
+		return err
 	}
 	if err := checkFormat(fields[keyFormat]); err != nil {
-		return resource.Record{}, err
+		return err
 	}
-	var r resource.Record
-	for _, f := range headFields(&r) {
+	for _, f := range headFields(r) {
 		if fields[f.key] == nil {
 			continue
 		}
 		if err := f.decode(fields[f.key]); err != nil {
-			return resource.Record{}, fmt.Errorf("%s: %w", f.key, err)
+			return fmt.Errorf("%s: %w", f.key, err)
 		}
 		delete(fields, f.key)
 	}
 	if r.Body = fields[kind.Name]; r.Body == nil {
-		return resource.Record{}, fmt.Errorf("it declares no %s", kind.Name)
+		return fmt.Errorf("it declares no %s", kind.Name)
 	}
 	var err error
 	if r.Declaration, err = kind.Decode(r.Body, ""); err != nil {
-		return resource.Record{}, fmt.Errorf("%s.%w", kind.Name, err)
+		return fmt.Errorf("%s.%w", kind.Name, err)
 	}
 	delete(fields, keyFormat)
 	delete(fields, kind.Name)
 	if len(fields) > 0 {
 		r.Extra = fields
 	}
-	return r, nil
+	return checkRecord(*r)
 }
 
 // checkFormat checks the value of the format. It comes first: in another layout the other fields may have other types.
