@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"muster/resource"
+	"muster/text"
 )
 
 // Want is what is declared.
@@ -172,11 +173,7 @@ func (w Want) byPath() map[string]resource.Declaration {
 
 // Paths lists the paths of what is declared.
 func (w Want) Paths() []string {
-	paths := make([]string, len(w.Declared))
-	for i, d := range w.Declared {
-		paths[i] = d.ID().Path()
-	}
-	return paths
+	return text.Each(w.Declared, func(d resource.Declaration) string { return d.ID().Path() })
 }
 
 // Settled returns a function that reports whether Diff plans nothing for a resource that is as observed, and would not
@@ -208,10 +205,7 @@ func (p Plan) Own() []Row {
 
 // OwnRoots lists the roots of the rows that Own lists.
 func (p Plan) OwnRoots() []string {
-	var roots []string
-	for _, r := range p.Own() {
-		roots = append(roots, path.Dir(r.Path))
-	}
+	roots := text.Each(p.Own(), func(r Row) string { return path.Dir(r.Path) })
 	slices.Sort(roots)
 	return slices.Compact(roots)
 }

@@ -230,11 +230,7 @@ func Deletions(rows []Row) []Row {
 
 // CountText counts rows by their kinds: "1 group and 2 jobs".
 func CountText(rows []Row) string {
-	var kinds []string
-	for _, r := range rows {
-		kinds = append(kinds, r.Kind().Name)
-	}
-	return text.CountEach(kinds)
+	return text.CountEach(text.Each(rows, func(r Row) string { return r.Kind().Name }))
 }
 
 // DeletionsText says what rows delete: "2 jobs", "what was saved in 1 group".

@@ -391,11 +391,8 @@ func (s *scope) ignoredField(name string, a *hcl.Attribute, k kind) bool {
 			return true
 		}
 	}
-	known := append([]string{"labels"}, k.partTypes()...)
-	for _, section := range schemaOf(k.names()).blocks {
-		known = append(known, section.name)
-	}
-	known = append(known, k.names()...)
+	sections := blockNames(schemaOf(k.names()).blocks)
+	known := slices.Concat([]string{"labels"}, k.partTypes(), sections, k.names())
 	if slices.Contains(known, name) || len(name) > len("labels.") && strings.HasPrefix(name, "labels.") {
 		return true
 	}

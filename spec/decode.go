@@ -155,11 +155,7 @@ func (s *scope) enum(a *hcl.Attribute, known ...string) (string, bool) {
 	if !ok || slices.Contains(known, word) {
 		return word, ok
 	}
-	quoted := make([]string, len(known))
-	for i, k := range known {
-		quoted[i] = quote(k)
-	}
-	d := s.wrong(codeEnum, a, cty.StringVal(word), "%s must be %s", a.Name, alternatives(quoted))
+	d := s.wrong(codeEnum, a, cty.StringVal(word), "%s must be %s", a.Name, alternatives(text.Each(known, quote)))
 	if best := text.Nearest(word, known); best != "" {
 		d.Help = "did you mean " + quote(best) + "?"
 	}

@@ -21,10 +21,7 @@ import (
 func Export(declared []resource.Declaration, stack, home string) []byte {
 	declared = slices.Clone(declared)
 	slices.SortFunc(declared, func(a, b resource.Declaration) int { return cmp.Compare(a.ID().Path(), b.ID().Path()) })
-	names := make([]string, len(declared))
-	for i, d := range declared {
-		names[i] = d.Kind().Name
-	}
+	names := text.Each(declared, func(d resource.Declaration) string { return d.Kind().Name })
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s as found in ZooKeeper. Read it, put it under version control, then: muster plan\n\n",
 		cmp.Or(text.CountEach(names), "0 jobs"))

@@ -39,13 +39,7 @@ type kindOf[T resource.Declaration, P resource.Embeds[T]] struct {
 func (k kindOf[T, P]) block() string    { return k.blockType }
 func (k kindOf[T, P]) children() string { return k.members }
 
-func (k kindOf[T, P]) partTypes() []string {
-	var names []string
-	for _, b := range k.parts.schemas() {
-		names = append(names, b.name)
-	}
-	return names
-}
+func (k kindOf[T, P]) partTypes() []string { return blockNames(k.parts.schemas()) }
 
 func (k kindOf[T, P]) optional() []string {
 	required := func(p resource.Property[T]) bool { return p.Required }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"net"
@@ -255,10 +256,7 @@ func (s *scope) server(text string, a *hcl.Attribute) bool {
 }
 
 func listOf(texts []string) string {
-	quoted := make([]string, len(texts))
-	for i, t := range texts {
-		quoted[i] = quote(strings.TrimSpace(t))
-	}
+	quoted := text.Each(texts, func(t string) string { return quote(strings.TrimSpace(t)) })
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
@@ -347,16 +345,8 @@ func (l *loader) warnOpen(c *Config) {
 	if zk := l.blocks["zookeeper"]; len(zk) > 0 {
 		b = zk[0]
 	}
-	var kinds []string
-	for _, d := range c.Declared {
-		if name := d.Kind().Name + "s"; !slices.Contains(kinds, name) {
-			kinds = append(kinds, name)
-		}
-	}
-	what := text.And(kinds)
-	if what == "" {
-		what = "jobs"
-	}
+	kinds := text.Each(c.Declared, func(d resource.Declaration) string { return d.Kind().Name + "s" })
+	what := cmp.Or(text.And(slices.Compact(kinds)), "jobs")
 	d := l.add(codeOpen, &b.DefRange, "everybody who reaches ZooKeeper may change these %s", what)
 	d.Severity = Warning
 	d.Help = `set MUSTER_ZK_AUTH=digest:user:password and acl = ["auth::cdrwa"] in the zookeeper block`

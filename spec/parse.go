@@ -213,6 +213,10 @@ type blockType struct {
 	args  []string // if it holds these arguments and nothing else
 }
 
+func blockNames(blocks []blockType) []string {
+	return text.Each(blocks, func(b blockType) string { return b.name })
+}
+
 // content is what stands in a block: arguments by name and blocks in source order.
 type content struct {
 	args   map[string]*hcl.Attribute
@@ -242,10 +246,7 @@ func (l *loader) content(body hcl.Body, s schema, in string) content {
 
 // structure translates what the library says about the arguments and blocks of a body.
 func (l *loader) structure(d *hcl.Diagnostic, s schema, in string) {
-	var names []string
-	for _, b := range s.blocks {
-		names = append(names, b.name)
-	}
+	names := blockNames(s.blocks)
 	name := l.textAt(d.Subject)
 	isArg, isBlock := slices.Contains(s.args, name), slices.Contains(names, name)
 	place := "at the top level"

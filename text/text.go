@@ -214,6 +214,15 @@ func letters(s string) []rune {
 	return rs
 }
 
+// Each is what word says of each of all.
+func Each[T any](all []T, word func(T) string) []string {
+	words := make([]string, len(all))
+	for i, one := range all {
+		words[i] = word(one)
+	}
+	return words
+}
+
 // NonEmpty is all without empty strings.
 func NonEmpty(all ...string) []string {
 	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
