@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"muster/plan"
 )
 
@@ -141,20 +143,15 @@ func (r *run) commitOrdered(ctx context.Context, rows []plan.Row) {
 // commit commits rows, Parallel at a time, and returns when all have an outcome.
 func (r *run) commit(ctx context.Context, rows []plan.Row) {
 	size := min(together, r.opts.Parallel)
-	next := make(chan []plan.Row)
-	var wg sync.WaitGroup
-	for range min(r.opts.Parallel/size, (len(rows)+size-1)/size) {
-		wg.Go(func() {
-			for some := range next {
-				r.commitTogether(ctx, some)
-			}
+	var g errgroup.Group
+	g.SetLimit(r.opts.Parallel / size)
+	for some := range slices.Chunk(rows, size) {
+		g.Go(func() error {
+			r.commitTogether(ctx, some)
+			return nil
 		})
 	}
-	for some := range slices.Chunk(rows, size) {
-		next <- some
-	}
-	close(next)
-	wg.Wait()
+	_ = g.Wait() // the outcomes have the errors
 }
 
 func (r *run) commitTogether(ctx context.Context, rows []plan.Row) {
