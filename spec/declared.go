@@ -279,7 +279,7 @@ func (l *loader) checkHomeOf(c *Config, id resource.Common, d declared) {
 	}
 	f := l.about(codeHome, id, d, "the path of %s and muster's home overlap", id.Address)
 	f.Detail = fmt.Sprintf("the %s is %s, home is %s", d.places[id.Address].Type, id.Path(), c.Home)
-	f.Help = "choose another home in the muster block, such as " + quote(DefaultHome)
+	f.Help = "choose another home in the muster block, such as " + quote(resource.DefaultHome)
 }
 
 // checkRoots reports a root of the muster block that is a declared path or lies inside one.

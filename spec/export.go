@@ -32,9 +32,9 @@ func Export(declared []resource.Declaration, stack, home string) []byte {
 	b.WriteString("}\n")
 
 	usual := resource.DefaultRoot
-	if root, same := oneRoot(declared); same && root != usual {
-		usual = root
-		fmt.Fprintf(&b, "\ndefaults {\nroot = %s\n}\n", literal(root))
+	if roots := slices.Compact(rootsOf(declared)); len(roots) == 1 && roots[0] != usual {
+		usual = roots[0]
+		fmt.Fprintf(&b, "\ndefaults {\nroot = %s\n}\n", literal(usual))
 	}
 	for _, k := range kinds() {
 		used := map[string]bool{}
@@ -45,15 +45,8 @@ func Export(declared []resource.Declaration, stack, home string) []byte {
 	return hclwrite.Format(b.Bytes())
 }
 
-// oneRoot is the root of all declarations, if they have the same.
-func oneRoot(declared []resource.Declaration) (root string, same bool) {
-	for i, d := range declared {
-		if i > 0 && d.ID().Root != root {
-			return "", false
-		}
-		root = d.ID().Root
-	}
-	return root, len(declared) > 0
+func rootsOf(declared []resource.Declaration) []string {
+	return text.Each(declared, func(d resource.Declaration) string { return d.ID().Root })
 }
 
 // label returns a block label that no other block of the kind has: the name of the declaration. If another root has

@@ -81,9 +81,8 @@ type ZooKeeper struct {
 	TLS            resource.TLS
 }
 
-// Defaults of the muster and zookeeper blocks.
+// Defaults of the zookeeper block.
 const (
-	DefaultHome           = "/.muster"
 	DefaultServer         = "127.0.0.1:2181"
 	DefaultSessionTimeout = resource.Duration(10 * time.Second)
 )

@@ -20,7 +20,7 @@ import (
 
 // readMuster decodes the muster block, without which there is no owner mark.
 func (l *loader) readMuster(c *Config) {
-	c.Home = DefaultHome
+	c.Home = resource.DefaultHome
 	if len(l.blocks["muster"]) == 0 {
 		if !l.incomplete {
 			d := l.add(codeNoMuster, nil, "the configuration in %s has no muster block", l.dir)
@@ -30,7 +30,7 @@ func (l *loader) readMuster(c *Config) {
 		return
 	}
 	b := l.blocks["muster"][0]
-	m := l.content(b.Body, musterSchema(), "muster")
+	m := l.content(b.Body, schema{args: []string{"stack", "required_version", "roots", "take_over", "home"}}, "muster")
 	s := l.newScope("muster")
 	if a := m.args["stack"]; a != nil {
 		c.StackAt = at(a.NameRange)
@@ -63,10 +63,6 @@ func (l *loader) readMuster(c *Config) {
 	}
 }
 
-func musterSchema() schema {
-	return schema{args: []string{"stack", "required_version", "roots", "take_over", "home"}}
-}
-
 // checkStack returns an error if a stack cannot have this name. The name is the name of a znode too.
 func checkStack(name string) error {
 	return resource.CheckName("stack", name)
@@ -76,20 +72,12 @@ func checkStack(name string) error {
 // the one of the defaults block and those that the muster block adds. It is never empty: the last job may have been
 // taken out.
 func (c *Config) Searched() []string {
-	roots := map[string]bool{}
-	if c.Default != "" {
-		roots[c.Default] = true
-	}
-	for _, r := range c.Roots {
-		roots[r] = true
-	}
-	for _, d := range c.Declared {
-		roots[d.ID().Root] = true
-	}
+	roots := text.NonEmpty(slices.Concat([]string{c.Default}, c.Roots, rootsOf(c.Declared))...)
 	if len(roots) == 0 {
-		roots[resource.DefaultRoot] = true
+		return []string{resource.DefaultRoot}
 	}
-	return sortedKeys(roots)
+	slices.Sort(roots)
+	return slices.Compact(roots)
 }
 
 // checkVersion compares required_version with our own version. If that fails, it is the only finding: a configuration

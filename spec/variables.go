@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -431,12 +432,7 @@ func precedes(a, b hcl.Range) bool {
 
 // inOrder lists arguments in source order.
 func inOrder(attrs hcl.Attributes) []*hcl.Attribute {
-	list := make([]*hcl.Attribute, 0, len(attrs))
-	for _, a := range attrs {
-		list = append(list, a)
-	}
-	slices.SortFunc(list, func(a, b *hcl.Attribute) int {
+	return slices.SortedFunc(maps.Values(attrs), func(a, b *hcl.Attribute) int {
 		return a.NameRange.Start.Byte - b.NameRange.Start.Byte
 	})
-	return list
 }
