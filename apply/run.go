@@ -88,8 +88,12 @@ func Run(ctx context.Context, to Store, p plan.Plan, o Options) ([]Outcome, erro
 			return nil, err
 		}
 	}
-	if len(p.Changes()) == 0 {
-		return nil, a.registerAndTidy(ctx)
+	if len(p.Changes()) == 0 { // what is needed even then
+		err := to.ListRoots(ctx, p.OwnRoots())
+		if err == nil {
+			a.tidy(ctx)
+		}
+		return nil, err
 	}
 	lockCtx, release, err := to.Lock(ctx, p.ID, o.LockTimeout, o.Locked)
 	if err != nil {
@@ -139,15 +143,6 @@ type applying struct {
 
 	entry     history.Entry // of this apply in the history of its stack
 	entryPath string        // empty: it is not written
-}
-
-// registerAndTidy does the part of an apply that is needed even if nothing changes.
-func (a *applying) registerAndTidy(ctx context.Context) error {
-	if err := a.to.ListRoots(ctx, a.plan.OwnRoots()); err != nil {
-		return err
-	}
-	a.tidy(ctx)
-	return nil
 }
 
 // underLock makes the changes. It writes nothing before it has checked all of a saved plan.

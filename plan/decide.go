@@ -56,9 +56,7 @@ func (r Row) unfinished() int {
 	return r.Old.Count(r.recorded().Declaration.Kind().Unfinished.Count)
 }
 
-// immutableDiffers reports whether a field differs that cannot change in place.
-func (r Row) immutableDiffers() bool { return anyImmutable(r.Changes()) }
-
+// anyImmutable reports whether a field differs that cannot change in place.
 func anyImmutable(changes []resource.Change) bool {
 	return slices.ContainsFunc(changes, func(c resource.Change) bool { return c.Immutable })
 }
@@ -102,7 +100,7 @@ func (w Want) declaredReason(r Row) Reason {
 		return r.damagedReason()
 	case class == resource.Terminating && r.Old.Live > 0:
 		return MembersStopping
-	case class == resource.Terminating && r.inPlace() && !r.immutableDiffers():
+	case class == resource.Terminating && r.inPlace() && !anyImmutable(r.Changes()):
 		return TerminatedKept
 	case class == resource.Terminating:
 		return TerminatedIdle

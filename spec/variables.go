@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -403,7 +404,8 @@ func (l *loader) cycle(members []*local) {
 	first := 0
 	for i, loc := range members {
 		loc.round = true
-		if precedes(loc.attr.NameRange, members[first].attr.NameRange) {
+		here, best := loc.attr.NameRange, members[first].attr.NameRange
+		if cmp.Or(cmp.Compare(here.Filename, best.Filename), cmp.Compare(here.Start.Byte, best.Start.Byte)) < 0 {
 			first = i
 		}
 	}
@@ -421,13 +423,6 @@ func (l *loader) cycle(members []*local) {
 		fmt.Fprintf(&way, "%d more -> ", more)
 	}
 	d.Detail = way.String() + "local." + members[0].name
-}
-
-func precedes(a, b hcl.Range) bool {
-	if a.Filename != b.Filename {
-		return a.Filename < b.Filename
-	}
-	return a.Start.Byte < b.Start.Byte
 }
 
 // inOrder lists arguments in source order.

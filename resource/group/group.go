@@ -147,10 +147,6 @@ func DutyProperties(t Type) []resource.Property[Duty] {
 	if t == Cron {
 		return cronProperties()
 	}
-	return leaderProperties()
-}
-
-func leaderProperties() []resource.Property[Duty] {
 	return []resource.Property[Duty]{versions(), prefer(Any)}
 }
 
