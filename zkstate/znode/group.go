@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -97,20 +98,14 @@ func (l AskLog) With(id string) AskLog {
 }
 
 func (p Present) check() error {
-	if err := required("nonce", p.Nonce, "version", p.Version); err != nil {
-		return err
-	}
-	return checkSorted("can", p.Can)
+	return cmp.Or(required("nonce", p.Nonce, "version", p.Version), checkSorted("can", p.Can))
 }
 
 func (s Seat) check() error {
-	if err := required("identity", s.Identity, "nonce", s.Nonce); err != nil {
-		return err
-	}
 	if s.Assign < 0 {
 		return fmt.Errorf("assign: %d is less than 0", s.Assign)
 	}
-	return checkSorted("duties", s.Duties)
+	return cmp.Or(required("identity", s.Identity, "nonce", s.Nonce), checkSorted("duties", s.Duties))
 }
 
 func (d DutyTaken) check() error { return required("nonce", d.Nonce, "identity", d.Identity) }
@@ -118,11 +113,8 @@ func (d DutyTaken) check() error { return required("nonce", d.Nonce, "identity",
 func (h Holder) check() error { return required("identity", h.Identity, "nonce", h.Nonce) }
 
 func (r Resignation) check() error {
-	if err := required("identity", r.Identity, "duty", r.Duty); err != nil {
-		return err
-	}
 	_, err := SeatNumber(r.Seat)
-	return err
+	return cmp.Or(required("identity", r.Identity, "duty", r.Duty), err)
 }
 
 func (a Ask) check() error {

@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -205,8 +206,5 @@ func (h Health) check() error {
 	if _, err := SeatNumber(h.Seat); err != nil {
 		return fmt.Errorf("seat: %w", err)
 	}
-	if err := checkSorted("failed", h.Failed); err != nil {
-		return err
-	}
-	return checkSorted("lost", h.Lost)
+	return cmp.Or(checkSorted("failed", h.Failed), checkSorted("lost", h.Lost))
 }

@@ -2,6 +2,7 @@ package znode
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -198,34 +199,17 @@ func (w Worker) check() error {
 	if w.ID < NoID || w.ID > 1<<31-1 {
 		return fmt.Errorf("worker: %d is not an id", w.ID)
 	}
-	if err := checkText("worker: ip", w.IP); err != nil {
-		return err
-	}
-	if err := checkPort(w.Port); err != nil {
-		return fmt.Errorf("worker: port: %w", err)
-	}
-	if err := w.Node.check(); err != nil {
-		return err
-	}
+	err := cmp.Or(checkText("worker: ip", w.IP), checkPort("worker: port", w.Port), w.Node.check())
 	for name, port := range w.Ports {
-		if err := checkText("worker: name of a port", name); err != nil {
-			return err
-		}
-		if err := checkPort(port); err != nil {
-			return fmt.Errorf("worker: port %q: %w", name, err)
-		}
+		err = cmp.Or(err, checkText("worker: name of a port", name),
+			checkPort(fmt.Sprintf("worker: port %q", name), port))
 	}
-	return nil
+	return err
 }
 
 func (n Node) check() error {
-	if err := checkText("worker: ip of its node", n.IP); err != nil {
-		return err
-	}
-	if err := checkText("worker: rack", n.Rack); err != nil {
-		return err
-	}
-	return checkText("worker: data center", n.Datacenter)
+	return cmp.Or(checkText("worker: ip of its node", n.IP), checkText("worker: rack", n.Rack),
+		checkText("worker: data center", n.Datacenter))
 }
 
 // checkText refuses a text that is too long, not UTF-8 or not printable.
@@ -244,9 +228,9 @@ func checkText(what, s string) error {
 	return nil
 }
 
-func checkPort(port int) error {
+func checkPort(what string, port int) error {
 	if port < 0 || port > 65535 {
-		return fmt.Errorf("%d is not between 0 and 65535", port)
+		return fmt.Errorf("%s: %d is not between 0 and 65535", what, port)
 	}
 	return nil
 }
