@@ -7,9 +7,9 @@
 package resource
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -265,13 +265,7 @@ func Of[T Declaration](r *Record) (t T) {
 // is read back from ZooKeeper or a plan file. Package spec checks HCL itself, and reports the place.
 func CheckDeclared[T Declaration, P Embeds[T]](ps []Property[T], t T) error {
 	c := P(&t).CommonRef()
-	if err := CheckName(t.Kind().Name, c.Name); err != nil {
-		return fmt.Errorf("name: %w", err)
-	}
-	if err := CheckRoot(c.Root); err != nil {
-		return fmt.Errorf("root: %w", err)
-	}
-	return Check(ps, &t)
+	return cmp.Or(InField("name", CheckName(t.Kind().Name, c.Name)), InField("root", CheckRoot(c.Root)), Check(ps, &t))
 }
 
 // DeclaredFields lists the values in t in the order of the table, then others, then its labels, sorted.

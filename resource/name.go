@@ -27,6 +27,14 @@ func Join(dir string, names ...string) string {
 	return p
 }
 
+// InField is err, behind the name of the field whose value it refuses; nil if err is.
+func InField(field string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", field, err)
+}
+
 // CheckName says why name is not a valid name of a kind ("job", "stack"), or returns nil. A name has 1 to 128
 // characters of A-Z a-z 0-9 . _ -; the first is a letter or a digit.
 func CheckName(kind, name string) error { return CheckShortName(kind, name, MaxName) }

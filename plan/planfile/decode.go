@@ -98,24 +98,18 @@ func (s Saved) check() error {
 	if id := s.Plan.ID; id == "" || len(id) > 64 || strings.Trim(id, token) != "" {
 		return fmt.Errorf("id: %.80q is not 1 to 64 letters, digits, '_' and '-'", id)
 	}
-	if err := resource.CheckName("stack", s.Plan.Stack); err != nil {
-		return fmt.Errorf("stack: %w", err)
-	}
+	err := resource.InField("stack", resource.CheckName("stack", s.Plan.Stack))
 	if s.Plan.Home != "" {
-		if err := resource.CheckHome(s.Plan.Home); err != nil {
-			return fmt.Errorf("home: %w", err)
-		}
+		err = cmp.Or(err, resource.InField("home", resource.CheckHome(s.Plan.Home)))
 	}
 	for _, root := range slices.Concat(s.Plan.Roots, s.Plan.Unlisted) {
-		if err := resource.CheckRoot(root); err != nil {
-			return fmt.Errorf("roots: %w", err)
-		}
+		err = cmp.Or(err, resource.InField("roots", resource.CheckRoot(root)))
 	}
 	if t := s.SessionTimeout; t != 0 && (t < resource.MinSessionTimeout || t > resource.MaxSessionTimeout) {
-		return fmt.Errorf("session_timeout: %s is not between %s and %s",
-			t, resource.MinSessionTimeout, resource.MaxSessionTimeout)
+		err = cmp.Or(err, fmt.Errorf("session_timeout: %s is not between %s and %s",
+			t, resource.MinSessionTimeout, resource.MaxSessionTimeout))
 	}
-	return nil
+	return err
 }
 
 // checkRow returns an error if no plan of w has such a row.

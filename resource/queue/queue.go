@@ -7,6 +7,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -55,13 +56,7 @@ func (q Queue) Kind() resource.Kind { return Kind() }
 // Check returns an error that starts with the JSON name of the first invalid value of q, or nil. See
 // resource.CheckDeclared.
 func (q Queue) Check() error {
-	if err := resource.CheckDeclared(Properties(), q); err != nil {
-		return err
-	}
-	if err := q.CheckSizes(); err != nil {
-		return fmt.Errorf("max_bytes: %w", err)
-	}
-	return nil
+	return cmp.Or(resource.CheckDeclared(Properties(), q), resource.InField("max_bytes", q.CheckSizes()))
 }
 
 // CheckSizes says why max_task and max_bytes do not fit together, or returns nil.

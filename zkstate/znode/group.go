@@ -290,10 +290,7 @@ func Steps(root, g, duty, name, id string) string {
 }
 
 func (o Opening) check() error {
-	if err := CheckToken(o.ID); err != nil {
-		return fmt.Errorf("id: %w", err)
-	}
-	return required("script", o.Script, "by", o.By)
+	return cmp.Or(resource.InField("id", CheckToken(o.ID)), required("script", o.Script, "by", o.By))
 }
 
 func (j Journal) check() error {

@@ -174,10 +174,7 @@ func (b *BatchManifest) check() error {
 	case !slices.Contains([]BatchState{BatchSubmitting, BatchOpen, BatchPaused, BatchCancelled}, b.State):
 		return fmt.Errorf("state: %q is not known", b.State)
 	}
-	if err := b.Results.Check(); err != nil {
-		return fmt.Errorf("results: %w", err)
-	}
-	return required("by", b.By)
+	return cmp.Or(resource.InField("results", b.Results.Check()), required("by", b.By))
 }
 
 func (b *BatchEnd) check() error {
@@ -203,8 +200,6 @@ func (h Health) check() error {
 	case len(h.Redis) > maxRefusal:
 		return fmt.Errorf("redis: %d bytes are more than the %d allowed", len(h.Redis), maxRefusal)
 	}
-	if _, err := SeatNumber(h.Seat); err != nil {
-		return fmt.Errorf("seat: %w", err)
-	}
-	return cmp.Or(checkSorted("failed", h.Failed), checkSorted("lost", h.Lost))
+	_, err := SeatNumber(h.Seat)
+	return cmp.Or(resource.InField("seat", err), checkSorted("failed", h.Failed), checkSorted("lost", h.Lost))
 }

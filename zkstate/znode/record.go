@@ -175,10 +175,7 @@ func checkRecord(r resource.Record) error {
 	case r.State != resource.StateOpen && r.State != resource.StateTerminating:
 		return fmt.Errorf("state: %q is neither %q nor %q", r.State, resource.StateOpen, resource.StateTerminating)
 	}
-	if err := CheckToken(r.Generation); err != nil {
-		return fmt.Errorf("generation: %w", err)
-	}
-	return nil
+	return resource.InField("generation", CheckToken(r.Generation))
 }
 
 // tooLargeError is a body that has more bytes than allowed.
