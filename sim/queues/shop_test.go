@@ -84,7 +84,7 @@ func (k *shop) foreign() sim.Foreign {
 	return sim.Foreign{
 		Name: "redis",
 		Frame: func(b []byte) int {
-			n, err := storemodel.Frame(b)
+			_, n, err := storemodel.Request(b)
 			if err != nil {
 				panic(err) // the client library writes whole requests
 			}
@@ -92,14 +92,20 @@ func (k *shop) foreign() sim.Foreign {
 		},
 		Open: func(out func([]byte)) (func([]byte), func()) {
 			c := k.redis.Open(out)
-			return func(request []byte) { c.Handle(request); k.remember() }, c.Lost
+			return func(request []byte) { c.Handle(words(request)); k.remember() }, c.Lost
 		},
-		Label: func(request []byte) string { return k.label(storemodel.Words(request)) },
+		Label: func(request []byte) string { return k.label(words(request)) },
 		Due:   k.redis.Due,
 		Restart: func() {
 			k.redis.Restart(k.forgotten())
 		},
 	}
+}
+
+// words are those of a whole request.
+func words(request []byte) []string {
+	all, _, _ := storemodel.Request(request)
+	return all
 }
 
 // What a Redis that loses the last writes at a restart keeps: of every saveEvery requests, the last saves.

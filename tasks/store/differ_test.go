@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -354,12 +353,7 @@ func (q *testQueue) onModel() (*Queue, *storemodel.Server) {
 		Scripts: lua.Scripts(testClock), Now: func() time.Time { return q.now },
 	})
 	client := redis.NewClient(&redis.Options{
-		Protocol: 2, MaxRetries: -1, DisableIdentity: true,
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			near, far := net.Pipe()
-			go server.ServeConn(far)
-			return near, nil
-		},
+		Protocol: 2, MaxRetries: -1, DisableIdentity: true, Dialer: server.Dial,
 	})
 	q.t.Cleanup(func() { client.Close() })
 	on := *q.Queue

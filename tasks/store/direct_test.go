@@ -23,11 +23,7 @@ func TestDirectCommandsAreTheModel(t *testing.T) {
 	model := storemodel.NewServer(storemodel.Options{Scripts: lua.Scripts(clock)})
 	got, want := direct(t, clock, func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.Addr())
-	}), direct(t, clock, func(context.Context, string, string) (net.Conn, error) {
-		near, far := net.Pipe()
-		go model.ServeConn(far)
-		return near, nil
-	})
+	}), direct(t, clock, model.Dial)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("answers (-model +redis):\n%s", d)
 	}

@@ -20,7 +20,7 @@ func (m *Queue) count(a []string) any {
 	case "batches":
 		return m.batchPage(int(num(a[1])), from)
 	case "batch":
-		return m.need(a[1]).books(m)
+		return m.need(a[1]).books()
 	case "results":
 		b := m.need(a[1])
 		return page(b.Finished, from, b.rbig+64)
@@ -36,13 +36,13 @@ func (m *Queue) count(a []string) any {
 
 func (m *Queue) books() []any {
 	reply := []any{whole(m.Now)}
-	for _, n := range []float64{m.vt, m.Bytes, m.mean, m.seen, m.born, m.slots, m.weights(), m.evictedTime} {
-		reply = append(reply, whole(n))
+	for _, n := range m.numbers() {
+		reply = append(reply, whole(n.value))
 	}
 	running, full, late := 0, 0, 0
 	for _, b := range m.Batches {
 		running += int(flag(b.runnable()))
-		full += int(flag(b.Complete() && b.Holder == ""))
+		full += int(flag(b.unclaimed()))
 		late += int(flag(len(b.late) > 0))
 	}
 	for _, n := range []int{len(m.Batches), running, full, late, len(m.deadSince)} {
@@ -53,6 +53,30 @@ func (m *Queue) books() []any {
 		hands = append(hands, name, m.Seats[name].entry())
 	}
 	return append(reply, hands)
+}
+
+// number is a field of a hash with a number.
+type number struct {
+	field string
+	value float64
+}
+
+// numbers are those of the queue, as QF of common.lua.
+func (m *Queue) numbers() []number {
+	return []number{
+		{"vt", m.vt}, {"bytes", m.Bytes}, {"mean", m.mean}, {"seen", m.seen}, {"born", m.born}, {"slots", m.slots},
+		{"weights", m.weights()}, {"evicted", m.evictedTime},
+	}
+}
+
+// numbers are those of the batch, as NUMBERS of common.lua.
+func (b *Batch) numbers() []number {
+	return []number{
+		{"born", b.born}, {"weight", b.weight}, {"attempts", b.attempts}, {"version", b.Version},
+		{"declared", b.declared}, {"sum", b.sum}, {"tasks", b.Tasks()}, {"taken", b.taken}, {"out", b.out()},
+		{"done", b.Done()}, {"dead", b.Dead}, {"bytes", b.bytes}, {"big", b.big}, {"rbig", b.rbig}, {"v", b.v},
+		{"mean", b.mean}, {"seen", b.seen}, {"tries", b.tries}, {"falls", b.falls},
+	}
 }
 
 // entry is what the key of all hands says of a seat.
@@ -68,18 +92,15 @@ func (m *Queue) batchPage(from, n int) []any {
 	all := m.sorted(func(*Batch) bool { return true }, func(b *Batch) float64 { return b.born })
 	reply := []any{}
 	for _, b := range all[min(from, len(all)):min(from+n, len(all))] {
-		reply = append(reply, b.books(m))
+		reply = append(reply, b.books())
 	}
 	return reply
 }
 
-func (b *Batch) books(m *Queue) []any {
+func (b *Batch) books() []any {
 	row := []any{b.ID, "", b.Life, b.State, b.Results, b.Holder, b.because}
-	for _, n := range []float64{
-		b.born, b.weight, b.attempts, b.Version, b.declared, b.sum, b.Tasks(), b.taken, m.out(b),
-		b.Done(), b.Dead, b.bytes, b.big, b.rbig, b.v, b.mean, b.seen, b.tries, b.falls,
-	} {
-		row = append(row, whole(n))
+	for _, n := range b.numbers() {
+		row = append(row, whole(n.value))
 	}
 	for _, n := range []int{len(b.waiting), len(b.again), len(b.late)} {
 		row = append(row, strconv.Itoa(n))
@@ -146,10 +167,7 @@ func (m *Queue) Keys() map[string]string {
 		}
 	}
 	if m.id != "" {
-		put("q", fields(map[string]float64{
-			"format": 1, "vt": m.vt, "bytes": m.Bytes, "mean": m.mean, "seen": m.seen, "born": m.born, "slots": m.slots,
-			"weights": m.weights(), "evicted": m.evictedTime,
-		}, "id="+m.id))
+		put("q", fields(m.numbers(), "format=1", "id="+m.id))
 	}
 	zset := func(key string, pass func(b *Batch) bool, by func(b *Batch) float64) {
 		var parts []string
@@ -160,18 +178,17 @@ func (m *Queue) Keys() map[string]string {
 	}
 	zset("ids", func(*Batch) bool { return true }, func(b *Batch) float64 { return b.born })
 	zset("run", (*Batch).runnable, func(b *Batch) float64 { return b.v })
-	zset("full", func(b *Batch) bool { return b.Complete() && b.Holder == "" },
-		func(b *Batch) float64 { return b.fullAt })
+	zset("full", (*Batch).unclaimed, func(b *Batch) float64 { return b.fullAt })
 	zset("late", func(b *Batch) bool { return len(b.late) > 0 }, func(b *Batch) float64 { return b.late[0].At })
 	var hands []string
-	for name, s := range m.Seats {
-		put("h:"+name, s.render())
-		hands = append(hands, name+"="+s.entry())
+	for _, name := range sortedKeys(m.Seats) {
+		put("h:"+name, m.Seats[name].render())
+		hands = append(hands, name+"="+m.Seats[name].entry())
 	}
-	slices.Sort(hands)
 	put("hands", hands)
 	for id, b := range m.Batches {
-		put("b:"+id, b.render(m.out(b)))
+		put("b:"+id, fields(b.numbers(), "life="+b.Life, "state="+b.State, "results="+b.Results, "holder="+b.Holder,
+			"because="+b.because))
 		put("b:"+id+":w", b.waiting)
 		put("b:"+id+":r", b.Finished)
 		var again, late []string
@@ -223,18 +240,9 @@ func (s *Seat) render() (parts []string) {
 	return parts
 }
 
-func (b *Batch) render(out float64) []string {
-	return fields(map[string]float64{
-		"born": b.born, "weight": b.weight, "attempts": b.attempts, "version": b.Version, "declared": b.declared,
-		"sum": b.sum, "tasks": b.Tasks(), "taken": b.taken, "out": out, "done": b.Done(), "dead": b.Dead,
-		"bytes": b.bytes, "big": b.big, "rbig": b.rbig, "v": b.v, "mean": b.mean, "seen": b.seen, "tries": b.tries,
-		"falls": b.falls,
-	}, "life="+b.Life, "state="+b.State, "results="+b.Results, "holder="+b.Holder, "because="+b.because)
-}
-
-func fields(numbers map[string]float64, parts ...string) []string {
-	for f, n := range numbers {
-		parts = append(parts, f+"="+strconv.FormatFloat(n, 'f', -1, 64))
+func fields(numbers []number, parts ...string) []string {
+	for _, n := range numbers {
+		parts = append(parts, n.field+"="+str(n.value))
 	}
 	slices.Sort(parts)
 	return parts
@@ -267,51 +275,56 @@ func (m *Queue) Check() error {
 	return nil
 }
 
-func (m *Queue) checkBatch(b *Batch) error {
-	places, bytes := map[string]string{}, 0.0
-	put := func(index, where string, item float64) error {
-		if other := places[index]; other != "" {
-			return fmt.Errorf("task %s is %s, and %s", index, other, where)
-		}
-		if num(index) >= b.taken {
-			return fmt.Errorf("task %s is %s, and of those before %.0f only", index, where, b.taken)
-		}
-		places[index] = where
-		bytes += item
-		return nil
-	}
+// found is a task where it is, and what it counts for there.
+type found struct {
+	index, where string
+	bytes        float64
+}
+
+// tasks are those of a batch that were taken, and are not dead.
+func (m *Queue) tasks(b *Batch) (all []found, err error) {
 	for _, r := range b.Finished {
 		part := strings.SplitN(r, ":", 4)
-		if err := put(part[0], "done", size(part[3])); err != nil {
-			return err
-		}
+		all = append(all, found{part[0], "done", size(part[3])})
 	}
 	for _, index := range b.discarded {
-		if err := put(index, "done", 0); err != nil {
-			return err
-		}
+		all = append(all, found{index, "done", 0})
 	}
 	for where, tasks := range map[string][]Task{"returned": b.again, "late": b.late} {
 		for _, t := range tasks {
-			if err := put(t.Index, where, size(t.payload)); err != nil {
-				return err
-			}
+			all = append(all, found{t.Index, where, size(t.payload)})
 		}
 	}
 	for name, s := range m.Seats {
 		for f, h := range s.Hand {
 			id, index, _ := strings.Cut(f, ":")
-			if id != b.ID || h.born != b.born {
-				continue
-			}
-			if index == "watch" {
-				if b.Holder != name {
-					return fmt.Errorf("seat %s has claimed it, and its holder is %q", name, b.Holder)
-				}
-			} else if err := put(index, "in the hand of "+name, size(h.payload)); err != nil {
-				return err
+			switch {
+			case id != b.ID || h.born != b.born:
+			case index != "watch":
+				all = append(all, found{index, "in the hand of " + name, size(h.payload)})
+			case b.Holder != name:
+				err = fmt.Errorf("seat %s has claimed it, and its holder is %q", name, b.Holder)
 			}
 		}
+	}
+	return all, err
+}
+
+func (m *Queue) checkBatch(b *Batch) error {
+	all, err := m.tasks(b)
+	if err != nil {
+		return err
+	}
+	places, bytes := map[string]string{}, 0.0
+	for _, t := range all {
+		if other := places[t.index]; other != "" {
+			return fmt.Errorf("task %s is %s, and %s", t.index, other, t.where)
+		}
+		if num(t.index) >= b.taken {
+			return fmt.Errorf("task %s is %s, and of those before %.0f only", t.index, t.where, b.taken)
+		}
+		places[t.index] = t.where
+		bytes += t.bytes
 	}
 	if float64(len(places))+b.Dead != b.taken {
 		return fmt.Errorf("%.0f tasks were taken, %d are somewhere, and %.0f dead", b.taken, len(places), b.Dead)

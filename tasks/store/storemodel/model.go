@@ -52,6 +52,7 @@ type Batch struct {
 	taken                           float64
 	again, late                     []Task  // late ones by their time, then as their bytes order
 	fullAt                          float64 // when it may be claimed
+	runs, full                      bool    // it was runnable, or complete, when it was settled last
 }
 
 // Task is a task that is dead, late, was returned, or is in a hand.
@@ -79,6 +80,15 @@ type Seat struct {
 // Refused is why a script does nothing, as its error reply says it. The scripts' functions panic with it, from any
 // depth, as the scripts raise an error; Call makes it the reply.
 type Refused string
+
+func refuseIf(wrong bool, why string) {
+	if wrong {
+		panic(Refused(why))
+	}
+}
+
+// tooMany is why a call has no effect.
+const tooMany = "LIMIT more than 1000 items"
 
 // New is a queue that has nothing yet.
 func New() *Queue {
@@ -127,13 +137,19 @@ func (b *Batch) Complete() bool {
 	return (b.State == "open" || b.State == "paused") && b.Done()+b.Dead == b.Tasks()
 }
 
+// operable reports whether it can be paused, resumed or retried.
+func (b *Batch) operable() bool { return b.State != "submitting" && b.State != "cancelled" }
+
 // Done is how many tasks are done.
 func (b *Batch) Done() float64 { return float64(len(b.Finished) + len(b.discarded)) }
 
 // Tasks is how many it has so far.
 func (b *Batch) Tasks() float64 { return b.taken + float64(len(b.waiting)) }
 
-func (m *Queue) out(b *Batch) float64 {
+func (b *Batch) unclaimed() bool { return b.Complete() && b.Holder == "" }
+
+// out is how many tasks are in hands.
+func (b *Batch) out() float64 {
 	return b.taken - b.Done() - b.Dead - float64(len(b.again)) - float64(len(b.late))
 }
 
@@ -146,26 +162,15 @@ func (m *Queue) weights() (sum float64) {
 	return sum
 }
 
-// change does something to a batch, and then what follows from it.
-func (m *Queue) change(b *Batch, f func()) {
-	was := b.place()
-	f()
-	m.settle(b, was)
-}
-
-// place is where a batch belongs: among those that run, among the complete ones.
-type place struct{ runs, full bool }
-
-func (b *Batch) place() place { return place{b.runnable(), b.Complete()} }
-
 // settle is what follows when a batch has changed: it enters at the queue's time, or may be claimed.
-func (m *Queue) settle(b *Batch, was place) {
-	if b.runnable() && !was.runs {
+func (m *Queue) settle(b *Batch) {
+	if b.runnable() && !b.runs {
 		b.v = max(b.v, m.vt)
 	}
-	if !was.full {
+	if !b.full {
 		m.offer(b)
 	}
+	b.runs, b.full = b.runnable(), b.Complete()
 }
 
 // offer lets watchers claim a batch that is complete.
@@ -193,17 +198,13 @@ func (m *Queue) wake() {
 
 func (m *Queue) need(id string) *Batch {
 	b := m.Batches[id]
-	if b == nil {
-		panic(Refused("NOBATCH " + id))
-	}
+	refuseIf(b == nil, "NOBATCH "+id)
 	return b
 }
 
 // identify checks whose queue this is, and notes it where it is new.
 func (m *Queue) identify(id string) {
-	if m.id != "" && m.id != id {
-		panic(Refused("QUEUE " + m.id))
-	}
+	refuseIf(m.id != "" && m.id != id, "QUEUE "+m.id)
 	m.id = id
 }
 
@@ -215,9 +216,7 @@ func (m *Queue) live(id, life string) *Batch {
 }
 
 func (b *Batch) mustLive(life string) {
-	if b.Life != life {
-		panic(Refused("LIFE " + b.Life))
-	}
+	refuseIf(b.Life != life, "LIFE "+b.Life)
 }
 
 // flag is a truth as the scripts answer it.
@@ -258,23 +257,19 @@ var keepResults = regexp.MustCompile(`^keep:[0-9]`)
 
 func (m *Queue) begin(a []string) any {
 	known := keepResults.MatchString(a[5]) || slices.Contains([]string{"watcher", "submitter", "discard"}, a[5])
-	if w := num(a[3]); w < 1 || w > 1000 || num(a[4]) < 1 || num(a[6]) < 0 || num(a[6]) >= 1<<53 || !known {
-		panic(Refused("ARGUMENT " + strings.Join(a[3:7], " ")))
-	}
+	weight, attempts, bytes := num(a[3]), num(a[4]), num(a[6])
+	good := known && weight >= 1 && weight <= 1000 && attempts >= 1 && bytes >= 0 && bytes < 1<<53
+	refuseIf(!good, "ARGUMENT "+strings.Join(a[3:7], " "))
 	m.identify(a[1])
 	if b := m.Batches[a[0]]; b != nil {
 		b.mustLive(a[2])
 		return int64(0)
 	}
-	if len(m.Dead[a[0]]) > 0 {
-		panic(Refused("DEAD " + a[0]))
-	}
-	if m.Bytes > 0 && m.Bytes+num(a[6]) > num(a[7]) {
-		panic(Refused("FULL " + str(m.Bytes)))
-	}
+	refuseIf(len(m.Dead[a[0]]) > 0, "DEAD "+a[0])
+	refuseIf(m.Bytes > 0 && m.Bytes+bytes > num(a[7]), "FULL "+str(m.Bytes))
 	m.born++
 	b := &Batch{
-		ID: a[0], Life: a[2], weight: num(a[3]), attempts: num(a[4]), Results: a[5], declared: num(a[6]), born: m.born,
+		ID: a[0], Life: a[2], weight: weight, attempts: attempts, Results: a[5], declared: bytes, born: m.born,
 		State: "submitting",
 	}
 	m.grow(b, b.declared)
@@ -284,20 +279,14 @@ func (m *Queue) begin(a []string) any {
 
 func (m *Queue) append(a []string) any {
 	tasks, at := a[3:], num(a[2])
-	if len(tasks) > maxItems {
-		panic(Refused("LIMIT more than 1000 items"))
-	}
+	refuseIf(len(tasks) > maxItems, tooMany)
 	b := m.live(a[0], a[1])
 	end := at + float64(len(tasks))
 	if end <= b.Tasks() && (at < b.Tasks() || len(tasks) == 0) {
 		return int64(b.Tasks())
 	}
-	if at != b.Tasks() {
-		panic(Refused("OFFSET " + str(b.Tasks())))
-	}
-	if b.State != "submitting" {
-		panic(Refused("STATE " + b.State))
-	}
+	refuseIf(at != b.Tasks(), "OFFSET "+str(b.Tasks()))
+	refuseIf(b.State != "submitting", "STATE "+b.State)
 	for _, p := range tasks {
 		b.waiting, b.sum, b.big = append(b.waiting, p), b.sum+size(p), max(b.big, float64(len(p)))
 	}
@@ -306,17 +295,14 @@ func (m *Queue) append(a []string) any {
 
 func (m *Queue) open(a []string) any {
 	b := m.live(a[0], a[1])
-	if b.Tasks() != num(a[2]) {
-		panic(Refused("OFFSET " + str(b.Tasks())))
-	}
-	if b.State == "cancelled" {
-		panic(Refused("STATE " + b.State))
-	}
+	refuseIf(b.Tasks() != num(a[2]), "OFFSET "+str(b.Tasks()))
+	refuseIf(b.State == "cancelled", "STATE "+b.State)
 	if b.State != "submitting" {
 		return int64(0)
 	}
-	m.change(b, func() { b.State = "open" })
+	b.State = "open"
 	m.grow(b, b.sum-b.declared)
+	m.settle(b)
 	m.wake()
 	return int64(1)
 }
@@ -326,10 +312,9 @@ func (m *Queue) set(a []string) any {
 	if num(a[2]) <= b.Version {
 		return int64(0)
 	}
-	if a[4] != "cancelled" && (b.State == "submitting" || b.State == "cancelled") {
-		panic(Refused("STATE " + b.State))
-	}
-	m.change(b, func() { b.Version, b.weight, b.State = num(a[2]), num(a[3]), a[4] })
+	refuseIf(a[4] != "cancelled" && !b.operable(), "STATE "+b.State)
+	b.Version, b.weight, b.State = num(a[2]), num(a[3]), a[4]
+	m.settle(b)
 	m.wake()
 	return int64(1)
 }
@@ -337,33 +322,32 @@ func (m *Queue) set(a []string) any {
 func (m *Queue) retry(a []string) any {
 	id, most, before, to := a[0], int(num(a[1])), num(a[2]), a[3]
 	b := m.live(to, a[4])
-	switch {
-	case id == to && b.Holder != "":
-		panic(Refused("CLAIMED " + b.Holder))
-	case id == to && (b.State == "submitting" || b.State == "cancelled"), id != to && b.State != "submitting":
-		panic(Refused("STATE " + b.State))
-	case id != to && num(a[5]) < b.Tasks():
-		return int64(0)
-	case id != to && num(a[5]) != b.Tasks():
-		panic(Refused("OFFSET " + str(b.Tasks())))
+	if id == to {
+		refuseIf(b.Holder != "", "CLAIMED "+b.Holder)
+		refuseIf(!b.operable(), "STATE "+b.State)
+	} else {
+		refuseIf(b.State != "submitting", "STATE "+b.State)
+		if num(a[5]) < b.Tasks() {
+			return int64(0)
+		}
+		refuseIf(num(a[5]) != b.Tasks(), "OFFSET "+str(b.Tasks()))
 	}
 	moved := m.popDead(id, most, before)
-	m.change(b, func() {
-		for _, d := range moved {
-			b.big = max(b.big, float64(len(d.payload)))
-			if id == to {
-				m.grow(b, size(d.payload))
-				b.Dead--
-				b.putBack(Task{Index: d.Index, Attempt: 1, payload: d.payload})
-			} else {
-				b.waiting, b.sum = append(b.waiting, d.payload), b.sum+size(d.payload)
-			}
+	for _, d := range moved {
+		b.big = max(b.big, float64(len(d.payload)))
+		if id == to {
+			m.grow(b, size(d.payload))
+			b.Dead--
+			b.putBack(Task{Index: d.Index, Attempt: 1, payload: d.payload})
+		} else {
+			b.waiting, b.sum = append(b.waiting, d.payload), b.sum+size(d.payload)
 		}
-		if id == to && b.tries > 0 {
-			b.tries, b.falls, b.because = 0, 0, ""
-			m.offer(b)
-		}
-	})
+	}
+	if id == to && b.tries > 0 {
+		b.tries, b.falls, b.because = 0, 0, ""
+		m.offer(b)
+	}
+	m.settle(b)
 	m.wake()
 	return int64(len(moved))
 }
@@ -403,10 +387,7 @@ func (m *Queue) remove(a []string) any {
 		b.mustLive(a[1])
 	}
 	if s := m.Seats[b.Holder]; s != nil {
-		delete(s.Hand, b.ID+":watch")
-		if s.suspect == b.ID+":watch" {
-			s.suspect = ""
-		}
+		s.drop(b.ID + ":watch")
 	}
 	m.Bytes -= b.bytes
 	delete(m.Batches, b.ID)

@@ -18,22 +18,23 @@ func request(words ...string) []byte {
 	return encode(nil, items)
 }
 
-func TestFrame(t *testing.T) {
+func TestRequest(t *testing.T) {
 	words := []string{"EVAL", "", "a\r\nb", strings.Repeat("x", 100)}
 	all := request(words...)
 	for n := range all {
-		if got, err := Frame(all[:n]); got != 0 || err != nil {
+		if _, got, err := Request(all[:n]); got != 0 || err != nil {
 			t.Fatalf("%d of %d bytes: %d, %v", n, len(all), got, err)
 		}
 	}
-	if n, err := Frame(slices.Concat(all, all)); n != len(all) || err != nil {
+	got, n, err := Request(slices.Concat(all, all))
+	if n != len(all) || err != nil {
 		t.Errorf("two requests: %d, %v, want %d", n, err, len(all))
 	}
-	if d := cmp.Diff(words, Words(all)); d != "" {
+	if d := cmp.Diff(words, got); d != "" {
 		t.Errorf("words (-want +got):\n%s", d)
 	}
 	for _, bad := range []string{"PING\r\n", "*x\r\n", "*1\r\n+a\r\n", "*1\r\n$-1\r\n"} {
-		if _, err := Frame([]byte(bad)); err == nil {
+		if _, _, err := Request([]byte(bad)); err == nil {
 			t.Errorf("%q is a request", bad)
 		}
 	}
@@ -53,7 +54,7 @@ func open(s *Server) *client {
 
 func (c *client) send(words ...string) string {
 	before := len(c.replies)
-	c.Handle(request(words...))
+	c.Handle(words)
 	return strings.Join(c.replies[before:], "")
 }
 

@@ -1,12 +1,10 @@
 package storemodel
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	"crypto/sha1" // by which Redis names scripts
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -188,7 +186,7 @@ type Options struct {
 	Called func(q *Queue, script string, args []string, reply any)
 }
 
-// Server is a Redis in memory that holds queues only. It answers connections of its own (ServeConn), or those of a
+// Server is a Redis in memory that holds queues only. It answers connections of its own (Dial), or those of a
 // scheduler, which owns each message (Open).
 type Server struct {
 	o Options
@@ -251,14 +249,14 @@ func (s *Server) Open(out func(reply []byte)) *Client {
 	return c
 }
 
-// Handle executes one whole request. It does nothing for a client that is lost.
-func (c *Client) Handle(request []byte) {
+// Handle executes one request. It does nothing for a client that is lost.
+func (c *Client) Handle(words []string) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if c.s.clients[c.id] != c {
 		return
 	}
-	reply, now := c.command(Words(request))
+	reply, now := c.command(words)
 	c.s.wakeBlocked()
 	if now {
 		c.out(encode(nil, reply))
@@ -387,63 +385,65 @@ func (c *Client) endLater() {
 	}
 }
 
-// ServeConn answers a connection until it ends.
-func (s *Server) ServeConn(conn net.Conn) error {
+// Dial is a connection that is answered until it ends.
+func (s *Server) Dial(context.Context, string, string) (net.Conn, error) {
+	near, far := net.Pipe()
+	go s.serve(far)
+	return near, nil
+}
+
+func (s *Server) serve(conn net.Conn) {
 	defer conn.Close()
 	replies := make(chan []byte, 1<<10)
 	defer close(replies)
 	go func() {
 		for r := range replies {
-			if _, err := conn.Write(r); err != nil {
-				conn.Close()
-			}
+			_, _ = conn.Write(r)
 		}
 	}()
 	c := s.Open(func(reply []byte) { replies <- reply })
 	defer c.Lost()
-	in, pending := bufio.NewReader(conn), []byte{}
-	for buf := make([]byte, 1<<16); ; {
-		n, err := in.Read(buf)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
+	pending, buf := []byte{}, make([]byte, 1<<16)
+	for {
+		n, err := conn.Read(buf)
 		if err != nil {
-			return err
+			return
 		}
-		for pending = append(pending, buf[:n]...); len(pending) > 0; {
-			n, err := Frame(pending)
-			if err != nil {
-				return err
+		for pending = append(pending, buf[:n]...); len(pending) > 0; pending = pending[n:] {
+			var words []string
+			if words, n, err = Request(pending); err != nil {
+				return
 			}
 			if n == 0 {
 				break
 			}
-			c.Handle(pending[:n])
+			c.Handle(words)
 			c.endLater()
-			pending = pending[n:]
 		}
 	}
 }
 
-// Frame is the length in bytes of the first whole request in b, an array of bulk strings; 0: it has not come in whole.
-// An error says that b is no request.
-func Frame(b []byte) (n int, err error) {
-	count, at, err := number(b, 0, '*')
+// Request reads the first whole request in b, an array of bulk strings: its words, and its length in bytes; 0: it has
+// not come in whole. An error says that b is no request.
+func Request(b []byte) (words []string, n int, err error) {
+	count, at, err := length(b, 0, '*')
 	for ; err == nil && at > 0 && count > 0; count-- {
 		var size int
-		if size, at, err = number(b, at, '$'); at > 0 {
-			if at += size + len(crlf); at > len(b) {
-				return 0, nil
+		if size, at, err = length(b, at, '$'); at > 0 {
+			end := at + size
+			if at = end + len(crlf); at > len(b) {
+				return nil, 0, nil
 			}
+			words = append(words, string(b[end-size:end]))
 		}
 	}
-	return at, err
+	return words, at, err
 }
 
 const crlf = "\r\n"
 
-// number reads a number after a mark, and where what follows begins; 0: it has not come in whole.
-func number(b []byte, at int, mark byte) (n, next int, err error) {
+// length reads a number after a mark, and where what follows begins; 0: it has not come in whole.
+func length(b []byte, at int, mark byte) (n, next int, err error) {
 	end := bytes.Index(b[at:], []byte(crlf))
 	if end < 0 {
 		return 0, 0, nil
@@ -456,19 +456,6 @@ func number(b []byte, at int, mark byte) (n, next int, err error) {
 		return 0, 0, fmt.Errorf("not RESP: %q", line)
 	}
 	return n, at + end + len(crlf), nil
-}
-
-// Words are those of one whole request.
-func Words(request []byte) []string {
-	count, at, _ := number(request, 0, '*')
-	words := make([]string, count)
-	for i := range words {
-		var size int
-		size, at, _ = number(request, at, '$')
-		words[i] = string(request[at : at+size])
-		at += size + len(crlf)
-	}
-	return words
 }
 
 // encode appends a reply: int64, string, []any, Refused, or nil, which is the array that is not there.

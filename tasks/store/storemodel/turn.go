@@ -11,20 +11,22 @@ import (
 
 func (m *Queue) seat(name string) *Seat {
 	s := m.Seats[name]
-	if s == nil {
-		panic(Refused("NOSEAT unknown"))
-	}
-	if s.Shut != "" {
-		panic(Refused("NOSEAT shut"))
-	}
+	refuseIf(s == nil, "NOSEAT unknown")
+	refuseIf(s.Shut != "", "NOSEAT shut")
 	return s
+}
+
+// drop takes a task or a claim out of the hand.
+func (s *Seat) drop(field string) {
+	delete(s.Hand, field)
+	if s.suspect == field {
+		s.suspect = ""
+	}
 }
 
 // next checks and counts a call of a seat.
 func (s *Seat) next(seq string) {
-	if num(seq) != s.Seq+1 {
-		panic(Refused("SEQ " + str(s.Seq)))
-	}
+	refuseIf(num(seq) != s.Seq+1, "SEQ "+str(s.Seq))
 	s.Seq++
 }
 
@@ -42,9 +44,7 @@ func (m *Queue) hello(a []string) any {
 }
 
 func (m *Queue) evict(a []string) any {
-	if a[0] != "0" && a[0] != "1" {
-		panic(Refused("ARGUMENT " + a[0]))
-	}
+	refuseIf(a[0] != "0" && a[0] != "1", "ARGUMENT "+a[0])
 	names, with, without := []string{}, 0, 0
 	for _, name := range a[1:] {
 		s := m.Seats[name]
@@ -99,7 +99,7 @@ func (m *Queue) evict(a []string) any {
 
 // giveBack empties a hand except kept fields until 1 MiB went back. how is 0, 1 or 2: see Seat.Shut.
 func (m *Queue) giveBack(s *Seat, kept map[string]bool, how string) (more bool, bytes int) {
-	before := map[*Batch]place{}
+	var touched []*Batch
 	for _, f := range sortedKeys(s.Hand) {
 		if kept[f] {
 			continue
@@ -108,12 +108,8 @@ func (m *Queue) giveBack(s *Seat, kept map[string]bool, how string) (more bool, 
 			more = true
 			break
 		}
-		h := s.Hand[f]
-		delete(s.Hand, f)
-		suspect := f == s.suspect
-		if suspect {
-			s.suspect = ""
-		}
+		h, suspect := s.Hand[f], f == s.suspect
+		s.drop(f)
 		id, index, _ := strings.Cut(f, ":")
 		b := m.Batches[id]
 		if index == "watch" {
@@ -127,9 +123,7 @@ func (m *Queue) giveBack(s *Seat, kept map[string]bool, how string) (more bool, 
 		if b == nil || b.born != h.born {
 			continue
 		}
-		if _, ok := before[b]; !ok {
-			before[b] = b.place()
-		}
+		touched = append(touched, b)
 		b.v -= h.charge
 		switch {
 		case how == "2" && suspect:
@@ -144,8 +138,8 @@ func (m *Queue) giveBack(s *Seat, kept map[string]bool, how string) (more bool, 
 			b.putBack(h)
 		}
 	}
-	for b, was := range before {
-		m.settle(b, was)
+	for _, b := range touched {
+		m.settle(b)
 	}
 	return more, bytes
 }
@@ -171,9 +165,7 @@ func (b *Batch) putBack(h Task) {
 
 func (m *Queue) sync(a []string) any {
 	s := m.seat(a[0])
-	if num(a[1]) <= s.Seq {
-		panic(Refused("SEQ " + str(s.Seq)))
-	}
+	refuseIf(num(a[1]) <= s.Seq, "SEQ "+str(s.Seq))
 	s.Seq = num(a[1])
 	kept, reply := map[string]bool{}, []any{int64(0)}
 	for i := 2; i < len(a); i += 2 {
@@ -202,9 +194,7 @@ func (h Task) returned() string {
 }
 
 func (m *Queue) turn(a []string) any {
-	if len(a[6:])/3 > maxItems {
-		panic(Refused("LIMIT more than 1000 items"))
-	}
+	refuseIf(len(a[6:])/3 > maxItems, tooMany)
 	s := m.seat(a[0])
 	s.next(a[1])
 	idle, room, backoff, most := num(a[2]), num(a[3]), num(a[4]), num(a[5])
@@ -269,12 +259,7 @@ func (m *Queue) readResults(s *Seat, a []string) (accepted []result, no []any) {
 		switch {
 		case b == nil:
 			no = append(no, []any{n, "gone"})
-			if held {
-				delete(s.Hand, f)
-				if s.suspect == f {
-					s.suspect = ""
-				}
-			}
+			s.drop(f)
 		case !held || seen[f]:
 			no = append(no, []any{n, "held"})
 		case h.born != b.born:
@@ -294,34 +279,27 @@ func (m *Queue) comeDue() {
 	isDue := func(b *Batch) bool { return len(b.late) > 0 && b.late[0].At <= m.Now }
 	all := m.sorted(isDue, func(b *Batch) float64 { return b.late[0].At })
 	for _, b := range all[:min(len(all), 16)] {
-		m.change(b, func() {
-			most := max(1, min(100, math.Floor(maxBytes/(b.big+64))))
-			for n := 0.0; n < most && isDue(b); n++ {
-				b.again, b.late = append(b.again, b.late[0]), b.late[1:]
-			}
-		})
+		most := max(1, min(100, math.Floor(maxBytes/(b.big+64))))
+		for n := 0.0; n < most && isDue(b); n++ {
+			b.again, b.late = append(b.again, b.late[0]), b.late[1:]
+		}
+		m.settle(b)
 	}
 }
 
 func (m *Queue) finish(s *Seat, accepted []result, backoff float64) {
-	type tally struct {
-		n, ns float64
-		was   place
-	}
+	type tally struct{ n, ns float64 }
 	tallies, order := map[*Batch]*tally{}, []*Batch{}
 	for _, r := range accepted {
 		h := s.Hand[r.field]
-		delete(s.Hand, r.field)
-		if s.suspect == r.field {
-			s.suspect = ""
-		}
+		s.drop(r.field)
 		id, _, _ := strings.Cut(r.field, ":")
 		b := m.Batches[id]
 		if r.outcome == "" {
 			continue
 		}
 		if tallies[b] == nil {
-			tallies[b], order = &tally{was: b.place()}, append(order, b)
+			tallies[b], order = &tally{}, append(order, b)
 		}
 		tallies[b].n++
 		tallies[b].ns += r.ns
@@ -350,7 +328,7 @@ func (m *Queue) finish(s *Seat, accepted []result, backoff float64) {
 		t := tallies[b]
 		b.mean, b.seen = learned(b.mean, b.seen, t.n, t.ns)
 		m.mean, m.seen = learned(m.mean, m.seen, t.n, t.ns)
-		m.settle(b, t.was)
+		m.settle(b)
 	}
 }
 
@@ -388,7 +366,7 @@ func (m *Queue) free(b *Batch) float64 {
 	if b.seen > 0 {
 		return 1000
 	}
-	return max(0, math.Ceil(m.slots*b.weight/m.weights())-m.out(b))
+	return max(0, math.Ceil(m.slots*b.weight/m.weights())-b.out())
 }
 
 func (m *Queue) estimate(b *Batch) float64 {
@@ -411,11 +389,7 @@ func (m *Queue) take(name string, s *Seat, idle, room, most float64) (grants []a
 	for _, b := range m.candidates(most) {
 		est, can := m.estimate(b), m.free(b)
 		if b.seen == 0 {
-			one := 0.0
-			if room > 0 {
-				one = 1
-			}
-			can = min(can, max(idle, one))
+			can = min(can, max(idle, float64(flag(room > 0))))
 		}
 		left := float64(len(b.waiting) + len(b.again))
 		share := math.Ceil(left * s.slots / (2 * max(m.slots, 1)))
@@ -439,6 +413,7 @@ func (m *Queue) take(name string, s *Seat, idle, room, most float64) (grants []a
 		m.vt = max(m.vt, b.v)
 		n := m.takeFrom(s, b, k, charge, &bytes, &grants)
 		b.v += float64(n * charge)
+		m.settle(b)
 		idle, room = idle-n, room-float64(n*est)
 		if s.suspect != "" || n == k && !capped && len(b.waiting)+len(b.again) > 0 {
 			break
@@ -486,10 +461,9 @@ func (m *Queue) takeFrom(s *Seat, b *Batch, k, charge float64, bytes *int, grant
 func (m *Queue) claim(a []string) any {
 	s := m.seat(a[0])
 	s.next(a[1])
-	free := func(b *Batch) bool { return b.Complete() && b.Holder == "" }
 	reply := []any{int64(-1)}
 	by := func(b *Batch) float64 { return b.fullAt }
-	if all := m.sorted(free, by); len(all) > 0 && all[0].fullAt <= m.Now {
+	if all := m.sorted((*Batch).unclaimed, by); len(all) > 0 && all[0].fullAt <= m.Now {
 		b := all[0]
 		b.Holder = a[0]
 		s.Hand[b.ID+":watch"] = Task{born: b.born}
@@ -499,7 +473,7 @@ func (m *Queue) claim(a []string) any {
 		done := int64(b.Done())
 		reply = append(reply, b.ID, b.Life, done, int64(b.Dead), int64(b.tries+1))
 	}
-	if all := m.sorted(free, by); len(all) > 0 && !math.IsInf(all[0].fullAt, 1) {
+	if all := m.sorted((*Batch).unclaimed, by); len(all) > 0 && !math.IsInf(all[0].fullAt, 1) {
 		reply[0] = int64(max(0, all[0].fullAt-m.Now))
 	}
 	m.wakeW = reply[0] == int64(0)
@@ -510,10 +484,7 @@ func (m *Queue) unclaim(a []string) any {
 	s := m.seat(a[0])
 	s.next(a[1])
 	h, held := s.Hand[a[2]+":watch"]
-	delete(s.Hand, a[2]+":watch")
-	if s.suspect == a[2]+":watch" {
-		s.suspect = ""
-	}
+	s.drop(a[2] + ":watch")
 	b := m.Batches[a[2]]
 	if !held || b == nil || b.born != h.born {
 		return int64(0)
