@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -110,27 +111,27 @@ func privateDir() (string, error) {
 
 // routes is what a worker answers.
 func (r *run) routes() http.Handler {
-	ms, mux := r.membership, http.NewServeMux()
+	mux := http.NewServeMux()
 	mux.HandleFunc("GET /self", answer(func(_ context.Context, _ *http.Request) (any, error) {
-		m, _, _ := ms.now()
-		stage, isMember, _ := ms.state()
+		m, _, _ := r.now()
+		stage, isMember, _ := r.state()
 		return Self{
 			m.Job.Name, m.Job.Root, m.ID, m.Job.Workers, m.Identity, m.Address(), m.Generation, stage, isMember,
 		}, nil
 	}))
 	mux.HandleFunc("GET /members", answer(func(ctx context.Context, q *http.Request) (any, error) {
-		return members(ctx, ms, q.URL.Query().Has("live"))
+		return r.members(ctx, q.URL.Query().Has("live"))
 	}))
-	mux.HandleFunc("POST /wait", post(maxRequest, ms.answerWait))
+	mux.HandleFunc("POST /wait", post(maxRequest, r.answerWait))
 	mux.HandleFunc("POST /barrier", post(maxRequest, func(ctx context.Context, b Barrier) (any, error) {
 		begun := time.Now()
-		err := ms.answerBarrier(ctx, b)
+		err := r.answerBarrier(ctx, b)
 		r.countBarrier(time.Since(begun), err)
 		return struct{}{}, err
 	}))
-	mux.HandleFunc("POST /publish", post(maxPublish, ms.answerPublish))
-	mux.HandleFunc("POST /get", post(maxRequest, ms.answerGet))
-	mux.HandleFunc("POST /advertise", post(maxRequest, ms.answerAdvertise))
+	mux.HandleFunc("POST /publish", post(maxPublish, r.answerPublish))
+	mux.HandleFunc("POST /get", post(maxRequest, r.answerGet))
+	mux.HandleFunc("POST /advertise", post(maxRequest, r.answerAdvertise))
 	return mux
 }
 
@@ -163,7 +164,7 @@ func handle(f func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		if err := f(w, q); err != nil {
 			refusal := refusalOf(err)
-			writeJSON(w, refusal.status(), refusal)
+			writeJSON(w, refusal.known().status, refusal)
 		}
 	}
 }
@@ -234,13 +235,13 @@ func parseTimeout(s string) (time.Duration, error) {
 	return d, nil
 }
 
-func members(ctx context.Context, ms *membership, live bool) (any, error) {
+func (r *run) members(ctx context.Context, live bool) (any, error) {
 	read := (*worker.Member).Joined
 	if live {
 		read = (*worker.Member).Live
 	}
 	found := Members{Members: []worker.Worker{}}
-	err := ms.ask(ctx, func(ctx context.Context, m *worker.Member) error {
+	err := r.ask(ctx, func(ctx context.Context, m *worker.Member) error {
 		ws, err := read(m, ctx)
 		found.Members = append(found.Members[:0], ws...)
 		return err
@@ -248,15 +249,15 @@ func members(ctx context.Context, ms *membership, live bool) (any, error) {
 	return found, err
 }
 
-func (ms *membership) answerWait(ctx context.Context, w Wait) (any, error) {
+func (r *run) answerWait(ctx context.Context, w Wait) (any, error) {
 	limit, err := parseTimeout(w.Timeout)
 	if err != nil {
 		return nil, err
 	}
-	return struct{}{}, ms.waitAll(ctx, limit)
+	return struct{}{}, r.waitAll(ctx, limit)
 }
 
-func (ms *membership) answerBarrier(ctx context.Context, b Barrier) error {
+func (r *run) answerBarrier(ctx context.Context, b Barrier) error {
 	limit, err := parseTimeout(b.Timeout)
 	if err != nil {
 		return err
@@ -265,7 +266,7 @@ func (ms *membership) answerBarrier(ctx context.Context, b Barrier) error {
 	if err := at.Check(); err != nil {
 		return badRequest("%w", err)
 	}
-	return ms.barrier(ctx, at)
+	return r.barrier(ctx, at)
 }
 
 // The socket of a worker also serves what workers leave to each other:
@@ -302,16 +303,16 @@ type Advertise struct {
 // maxPublish bounds the body of a Publish.
 const maxPublish = 1 << 20
 
-func (ms *membership) answerPublish(ctx context.Context, p Publish) (any, error) {
+func (r *run) answerPublish(ctx context.Context, p Publish) (any, error) {
 	if err := worker.CheckValue(p.Key, 0); err != nil {
 		return nil, badRequest("%w", err)
 	}
-	return struct{}{}, ms.ask(ctx, func(ctx context.Context, m *worker.Member) error {
+	return struct{}{}, r.ask(ctx, func(ctx context.Context, m *worker.Member) error {
 		return m.Publish(ctx, p.Key, p.Value)
 	}, "whether "+p.Key+" is published")
 }
 
-func (ms *membership) answerGet(ctx context.Context, g Get) (any, error) {
+func (r *run) answerGet(ctx context.Context, g Get) (any, error) {
 	limit, err := parseTimeout(g.Timeout)
 	if err != nil {
 		return nil, err
@@ -319,25 +320,25 @@ func (ms *membership) answerGet(ctx context.Context, g Get) (any, error) {
 	if err := worker.CheckValue(g.Key, 0); err != nil {
 		return nil, badRequest("%w", err)
 	}
-	m, _, _ := ms.now()
+	m, _, _ := r.now()
 	var ids []int
 	if g.From != nil {
 		if ids = []int{*g.From}; *g.From < 0 || *g.From >= m.Job.Workers {
 			return nil, badRequest("there is no worker %d: the job has %d", *g.From, m.Job.Workers)
 		}
 	}
-	found, err := ms.values(ctx, g.Key, ids, limit)
+	found, err := r.values(ctx, g.Key, ids, limit)
 	return Values{found}, err
 }
 
 // values waits for values, for at most limit or, if that is 0, the job's barrier timeout: as at a barrier, it is other
 // workers that have to come so far.
-func (ms *membership) values(
+func (r *run) values(
 	ctx context.Context, key string, ids []int, limit time.Duration,
 ) (found []worker.Published, err error) {
-	m, _, _ := ms.now()
-	defer ms.whileWaiting(ctx, "workers to publish "+key, valueNotice(key, ids))()
-	err = ms.within(ctx, cmp.Or(limit, time.Duration(m.Job.Timeouts.Barrier)),
+	m, _, _ := r.now()
+	defer r.whileWaiting(ctx, "workers to publish "+key, valueNotice(key, ids))()
+	err = r.within(ctx, cmp.Or(limit, time.Duration(m.Job.Timeouts.Barrier)),
 		func(ctx context.Context, m *worker.Member) (err error) {
 			found, err = m.Values(ctx, key, ids)
 			return err
@@ -345,42 +346,27 @@ func (ms *membership) values(
 	return found, err
 }
 
-func (ms *membership) answerAdvertise(ctx context.Context, a Advertise) (any, error) {
+func (r *run) answerAdvertise(ctx context.Context, a Advertise) (any, error) {
 	host, port, err := ParseAddress(a.Address)
 	if err != nil {
 		return nil, badRequest("%w", err)
 	}
-	return struct{}{}, ms.ask(ctx, func(ctx context.Context, m *worker.Member) error {
+	return struct{}{}, r.ask(ctx, func(ctx context.Context, m *worker.Member) error {
 		return m.Advertise(ctx, host, port)
 	}, "whether the others see "+a.Address)
 }
 
-// maxHost is how long a host name may be.
-const maxHost = 253
+// hostName is what may be the name of a host.
+var hostName = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,252}$`)
 
 // ParseAddress reads HOST:PORT, an address that other machines can reach: HOST is an IP or a name.
 func ParseAddress(address string) (host string, port int, err error) {
 	host, digits, err := net.SplitHostPort(address)
 	n, portErr := strconv.ParseUint(digits, 10, 16)
-	if err != nil || portErr != nil || n == 0 || !isHost(host) {
+	if err != nil || portErr != nil || n == 0 || net.ParseIP(host) == nil && !hostName.MatchString(host) {
 		return "", 0, fmt.Errorf("%q is not HOST:PORT", address)
 	}
 	return host, int(n), nil
-}
-
-// isHost reports whether s is an IP, or may be a host name: letters, digits, hyphens, underscores and dots.
-func isHost(s string) bool {
-	if net.ParseIP(s) != nil {
-		return true
-	}
-	for _, r := range s {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
-		default:
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxHost && s[0] != '-' && s[0] != '.'
 }
 
 // Refusal is the socket's answer to a request that failed. As an error it wraps what the worker met: a
@@ -435,6 +421,9 @@ type refusal struct {
 // refusals are all of them, in the order in which an error is compared with them.
 func refusals() []refusal {
 	return []refusal{
+		{KindAborted, nil, http.StatusConflict},
+		{KindAbsent, nil, http.StatusGatewayTimeout},
+		{KindUnpublished, nil, http.StatusGatewayTimeout},
 		{KindDataFull, worker.ErrDataFull, http.StatusConflict},
 		{KindFenced, worker.ErrFenced, http.StatusGone},
 		{KindNotHeld, member.ErrNotHeld, http.StatusConflict},
@@ -468,22 +457,12 @@ func refusalOf(err error) *Refusal {
 		r.Kind = KindUnpublished
 	default:
 		all := refusals()
-		found := all[slices.IndexFunc(all, func(k refusal) bool { return k.err == nil || errors.Is(err, k.err) })]
+		found := all[slices.IndexFunc(all, func(k refusal) bool { return k.kind == KindFailed || errors.Is(err, k.err) })]
 		if r.Kind = found.kind; found.err == context.Canceled { //nolint:errorlint // the row
 			r.Text = "the worker ends"
 		}
 	}
 	return r
-}
-
-func (r *Refusal) status() int {
-	switch r.Kind {
-	case KindAborted:
-		return http.StatusConflict
-	case KindAbsent, KindUnpublished:
-		return http.StatusGatewayTimeout
-	}
-	return r.known().status
 }
 
 // known is the first row of this kind; KindFailed if there is none, as in the answer of another version.

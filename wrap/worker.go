@@ -33,25 +33,29 @@ func Run(ctx context.Context, c Config) Result {
 			declared:  func(rec *resource.Record) resource.Duration { return job.Of(rec).Timeouts.Session },
 			joinLimit: job.DefaultJoinTimeout, waiting: c.Worker.Waiting,
 		}),
-		c: c, begun: time.Now(), barriers: newBarriers(),
+		c: c, begun: time.Now(), barriers: newBarriers(), changed: make(chan struct{}),
 	}
-	r.membership = &membership{life: r.life, c: c, changed: make(chan struct{})}
 	return r.run(ctx, healthOf{info: r.info, counts: []prometheus.Collector{r.barriers}}, true,
-		r.membership.join, r.asMember)
+		r.join, r.asMember)
 }
 
-// run is one Run.
+// run is one Run: this process's place in a job over all its sessions. It is one Member after the other, until the last
+// one has left or completed, or the place is lost for good. Everything but join needs a first Member.
 type run struct {
 	*life
-	c          Config
-	begun      time.Time
-	membership *membership
-	barriers   *prometheus.HistogramVec
+	c        Config // join completes its Worker
+	begun    time.Time
+	barriers *prometheus.HistogramVec
+
+	// What set changes.
+	member  *worker.Member // the newest; nil before the join
+	over    error          // why there will be no other Member
+	changed chan struct{}  // closed when any of these changes, or isMember or rejoins
 }
 
 // info is the labels of the info metric, once there is a Member.
 func (r *run) info() []string {
-	m, _, _ := r.membership.now()
+	m, _, _ := r.now()
 	if m == nil {
 		return nil
 	}
@@ -69,7 +73,7 @@ func (r *run) asMember(ctx context.Context, err error) Result {
 	defer watchers.Wait()
 	defer end()
 	watchers.Go(func() {
-		if err := r.membership.keep(ofMember); err != nil {
+		if err := r.keep(ofMember); err != nil {
 			if r.c.OnLoss == LossStop {
 				r.lost <- err
 			}
@@ -77,7 +81,7 @@ func (r *run) asMember(ctx context.Context, err error) Result {
 		}
 	})
 	watchers.Go(func() {
-		err := r.membership.do(ofCommand, func(ctx context.Context, m *worker.Member) error {
+		err := r.do(ofCommand, func(ctx context.Context, m *worker.Member) error {
 			return m.StopRequested(ctx)
 		})
 		switch {
@@ -98,7 +102,7 @@ func (r *run) asMember(ctx context.Context, err error) Result {
 	}
 	if err == nil && r.path == "" {
 		r.enter(StageRunning)
-		err = step(ofCommand, r.Signals, 0, func(ctx context.Context) error { return r.membership.do(ctx, r.c.Idle) })
+		err = step(ofCommand, r.Signals, 0, func(ctx context.Context) error { return r.do(ctx, r.c.Idle) })
 	}
 	if err != nil || r.path == "" {
 		result := notStarted(err)
@@ -124,7 +128,7 @@ func (r *run) command(ofCommand, ofMember context.Context, environ []string) Res
 		text += ", because " + e.cause.Error()
 	}
 	text += "; " + r.leave(ofMember, e.completes(), e.record(), e.cause)
-	if r.membership.lostBecause(e.cause) { // not if that is found only while it leaves: the command had ended
+	if r.lostBecause(e.cause) { // not if that is found only while it leaves: the command had ended
 		return Result{Err: e.cause, Text: text}
 	}
 	return Result{Code: e.code(), Text: text}
@@ -152,12 +156,12 @@ func (r *run) awaitStart(ctx context.Context) ([]string, error) {
 			limited, cancel = context.WithDeadline(ctx, r.begun.Add(r.JoinTimeout))
 			defer cancel()
 		}
-		if err := r.membership.waitAll(limited, 0); err != nil {
+		if err := r.waitAll(limited, 0); err != nil {
 			return nil, err
 		}
 	}
 	if r.c.Start == StartBarrier {
-		if err := r.membership.startBarrier(ctx); err != nil {
+		if err := r.startBarrier(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -179,7 +183,7 @@ const (
 // returns what became of the membership.
 func (r *run) leave(ctx context.Context, completes bool, end worker.End, because error) string {
 	r.enter(StageLeaving)
-	m, _, _ := r.membership.now()
+	m, _, _ := r.now()
 	limit, leave := leaveLimit, func(ctx context.Context, m *worker.Member) error { return m.Leave(ctx, end) }
 	if completes {
 		limit = completeLimit + time.Duration(m.Job.Timeouts.Session)
@@ -187,7 +191,7 @@ func (r *run) leave(ctx context.Context, completes bool, end worker.End, because
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer cancel()
-	err := step(ctx, r.Signals, signalLimit, func(ctx context.Context) error { return r.membership.do(ctx, leave) })
+	err := step(ctx, r.Signals, signalLimit, func(ctx context.Context) error { return r.do(ctx, leave) })
 	who := fmt.Sprintf("worker %d (%s) of %s", m.ID, m.Identity, m.Job.Path())
 	switch {
 	case errors.Is(err, worker.ErrFenced):
@@ -226,7 +230,7 @@ const (
 func (r *run) environment(ctx context.Context) ([]string, error) {
 	var first worker.Worker // id 0 has joined: ids are given in order
 	var m *worker.Member
-	err := r.membership.ask(ctx, func(ctx context.Context, current *worker.Member) (err error) {
+	err := r.ask(ctx, func(ctx context.Context, current *worker.Member) (err error) {
 		m = current
 		first, err = m.Lookup(ctx, 0)
 		return err
@@ -257,7 +261,7 @@ func (r *run) environment(ctx context.Context) ([]string, error) {
 // writeRoll writes all workers to a file, as JSON in the order of their ids.
 func (r *run) writeRoll(ctx context.Context) (string, error) {
 	var roll []worker.Worker
-	err := r.membership.ask(ctx, func(ctx context.Context, m *worker.Member) (err error) {
+	err := r.ask(ctx, func(ctx context.Context, m *worker.Member) (err error) {
 		roll, err = m.Roll(ctx)
 		return err
 	}, "who has joined")
@@ -275,46 +279,34 @@ func (r *run) writeRoll(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// membership is this process's place in a job over all its sessions: one Member after the other, until the last one has
-// left or completed, or the place is lost for good. Everything but join needs a first Member.
-type membership struct {
-	*life
-	c Config // join completes its Worker
-
-	// What set changes.
-	member  *worker.Member // the newest; nil before the join
-	over    error          // why there will be no other Member
-	changed chan struct{}  // closed when any of these changes, or isMember or rejoins
-}
-
 // join makes this process a member, in another session if one is lost on the way.
-func (ms *membership) join(ctx context.Context) error {
-	if err := ms.chooseAddress(ctx); err != nil {
+func (r *run) join(ctx context.Context) error {
+	if err := r.chooseAddress(ctx); err != nil {
 		return err
 	}
 	for {
-		m, err := ms.joinOnce(ctx)
+		m, err := r.joinOnce(ctx)
 		if err == nil {
-			ms.set(func() { ms.member, ms.isMember = m, true })
+			r.set(func() { r.member, r.isMember = m, true })
 			return nil
 		}
 		if !errors.Is(err, zkconn.ErrSessionLost) || ctx.Err() != nil {
 			return err
 		}
-		path := resource.Join(ms.c.Worker.Root, ms.c.Worker.Job)
-		ms.Log.Warn("the session is lost; joining again", "job", path, "reason", err)
-		ms.c.Worker.FailHeld = false // the process that holds the identity may be this one
+		path := resource.Join(r.c.Worker.Root, r.c.Worker.Job)
+		r.Log.Warn("the session is lost; joining again", "job", path, "reason", err)
+		r.c.Worker.FailHeld = false // the process that holds the identity may be this one
 	}
 }
 
 // chooseAddress takes this machine's address and a free port if the configuration has no address, and the address as
 // the identity if it has none.
-func (ms *membership) chooseAddress(ctx context.Context) error {
-	w := &ms.c.Worker
+func (r *run) chooseAddress(ctx context.Context) error {
+	w := &r.c.Worker
 	if w.Info.IP == "" {
 		var ip net.IP
-		err := ms.waitForServer(ctx, func() (err error) {
-			ip, err = ms.c.LocalIP(ctx)
+		err := r.waitForServer(ctx, func() (err error) {
+			ip, err = r.c.LocalIP(ctx)
 			return err
 		})
 		if err != nil {
@@ -329,50 +321,50 @@ func (ms *membership) chooseAddress(ctx context.Context) error {
 	}
 	if w.Identity == "" {
 		w.Identity = w.Info.Address()
-		if ms.c.Unstable != nil {
-			ms.c.Unstable(w.Identity)
+		if r.c.Unstable != nil {
+			r.c.Unstable(w.Identity)
 		}
 	}
 	return nil
 }
 
 // joinOnce opens a session, creates the job if that is asked for, and joins. If it fails it leaves no session behind.
-func (ms *membership) joinOnce(ctx context.Context) (m *worker.Member, err error) {
-	s, err := ms.openSession(ctx)
+func (r *run) joinOnce(ctx context.Context) (m *worker.Member, err error) {
+	s, err := r.openSession(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			ms.closeSession()
+			r.closeSession()
 		}
 	}()
-	if ms.c.Create != nil {
-		if err := ms.c.Create(ctx, s); err != nil {
+	if r.c.Create != nil {
+		if err := r.c.Create(ctx, s); err != nil {
 			return nil, unanswered(err)
 		}
 	}
-	if m, err = worker.Join(ctx, s, ms.c.Worker); err != nil {
+	if m, err = worker.Join(ctx, s, r.c.Worker); err != nil {
 		return nil, err
 	}
-	if time.Duration(m.Job.Timeouts.Session) != ms.timeout { // the Record has changed while it waited
+	if time.Duration(m.Job.Timeouts.Session) != r.timeout { // the Record has changed while it waited
 		first := m
-		err = ms.waitForServer(ctx, func() (err error) {
-			m, err = ms.rejoin(ctx, first)
+		err = r.waitForServer(ctx, func() (err error) {
+			m, err = r.rejoin(ctx, first)
 			return err
 		})
 	}
-	if err == nil && ms.c.Joined != nil {
-		ms.c.Joined(m)
+	if err == nil && r.c.Joined != nil {
+		r.c.Joined(m)
 	}
 	return m, err
 }
 
 // keep joins again whenever the session is lost. It returns nil when the Member has left or completed, or ctx ends;
 // otherwise it returns why the membership is lost for good.
-func (ms *membership) keep(ctx context.Context) error {
+func (r *run) keep(ctx context.Context) error {
 	for {
-		m, _, _ := ms.now()
+		m, _, _ := r.now()
 		select {
 		case <-m.Context().Done():
 		case <-ctx.Done():
@@ -382,36 +374,36 @@ func (ms *membership) keep(ctx context.Context) error {
 		if cause == context.Canceled { //nolint:errorlint // itself: it left or completed
 			return nil
 		}
-		ms.set(func() { ms.isMember = false })
-		next, err := ms.next(ctx, m, cause)
+		r.set(func() { r.isMember = false })
+		next, err := r.next(ctx, m, cause)
 		if ctx.Err() != nil {
 			return nil
 		}
-		ms.set(func() {
-			if ms.over = err; err == nil {
-				ms.member, ms.isMember = next, true
-				ms.rejoins++
+		r.set(func() {
+			if r.over = err; err == nil {
+				r.member, r.isMember = next, true
+				r.rejoins++
 			}
 		})
 		if err != nil {
 			return err
 		}
-		ms.Log.Warn("joined again after a lost session", "job", m.Job.Path(), "id", m.ID)
+		r.Log.Warn("joined again after a lost session", "job", m.Job.Path(), "id", m.ID)
 	}
 }
 
 // next is the Member after m, which ended with cause. The error is final.
-func (ms *membership) next(ctx context.Context, m *worker.Member, cause error) (*worker.Member, error) {
-	if ms.c.OnLoss != LossRejoin || !errors.Is(cause, worker.ErrSessionLost) {
+func (r *run) next(ctx context.Context, m *worker.Member, cause error) (*worker.Member, error) {
+	if r.c.OnLoss != LossRejoin || !errors.Is(cause, worker.ErrSessionLost) {
 		return nil, cause
 	}
-	ms.Log.Warn("the session is lost; joining again", "job", m.Job.Path(), "id", m.ID, "reason", cause)
+	r.Log.Warn("the session is lost; joining again", "job", m.Job.Path(), "id", m.ID, "reason", cause)
 	for {
-		next, err := ms.rejoin(ctx, m)
+		next, err := r.rejoin(ctx, m)
 		if err == nil || errors.Is(err, worker.ErrFenced) || errors.Is(err, worker.ErrDone) {
 			return next, err
 		}
-		ms.Log.Warn("joining again", "job", m.Job.Path(), "id", m.ID, "error", err)
+		r.Log.Warn("joining again", "job", m.Job.Path(), "id", m.ID, "error", err)
 		zkconn.Pause(ctx, retryPause)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -420,8 +412,8 @@ func (ms *membership) next(ctx context.Context, m *worker.Member, cause error) (
 }
 
 // rejoin makes m a Member again, in another session.
-func (ms *membership) rejoin(ctx context.Context, m *worker.Member) (next *worker.Member, err error) {
-	err = ms.replaceSession(ctx, time.Duration(m.Job.Timeouts.Session), func(s *zkconn.Session) (err error) {
+func (r *run) rejoin(ctx context.Context, m *worker.Member) (next *worker.Member, err error) {
+	err = r.replaceSession(ctx, time.Duration(m.Job.Timeouts.Session), func(s *zkconn.Session) (err error) {
 		next, err = m.Rejoin(ctx, s)
 		return err
 	})
@@ -429,31 +421,31 @@ func (ms *membership) rejoin(ctx context.Context, m *worker.Member) (next *worke
 }
 
 // now is the newest Member, a channel that is closed when that changes, and why there will be no other.
-func (ms *membership) now() (*worker.Member, <-chan struct{}, error) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	return ms.member, ms.changed, ms.over
+func (r *run) now() (*worker.Member, <-chan struct{}, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.member, r.changed, r.over
 }
 
-func (ms *membership) set(change func()) {
-	ms.note(func() {
+func (r *run) set(change func()) {
+	r.note(func() {
 		change()
-		close(ms.changed)
-		ms.changed = make(chan struct{})
+		close(r.changed)
+		r.changed = make(chan struct{})
 	})
 }
 
 // lostBecause reports whether cause is why the membership was lost for good.
-func (ms *membership) lostBecause(cause error) bool {
-	_, _, lost := ms.now()
+func (r *run) lostBecause(cause error) bool {
+	_, _, lost := r.now()
 	return lost != nil && lost == cause //nolint:errorlint // this error, not one like it
 }
 
 // do calls f as the Member, and again as the next one whenever the session is lost on the way: f must bear to be
 // repeated.
-func (ms *membership) do(ctx context.Context, f func(context.Context, *worker.Member) error) error {
+func (r *run) do(ctx context.Context, f func(context.Context, *worker.Member) error) error {
 	for {
-		m, changed, lost := ms.now()
+		m, changed, lost := r.now()
 		if lost != nil {
 			return lost
 		}
@@ -483,43 +475,43 @@ func (e lateError) Error() string { return string(e) }
 func (e lateError) Unwrap() error { return ErrLate }
 
 // waitAll waits until all have joined, for at most the job's join timeout, and at most limit unless that is 0.
-func (ms *membership) waitAll(ctx context.Context, limit time.Duration) error {
-	m, _, _ := ms.now()
+func (r *run) waitAll(ctx context.Context, limit time.Duration) error {
+	m, _, _ := r.now()
 	if longest := time.Duration(m.Job.Timeouts.Join); limit == 0 || limit > longest {
 		limit = longest
 	}
-	defer ms.whileWaiting(ctx, "all workers to join", joinNotice)()
-	return ms.within(ctx, limit, func(ctx context.Context, m *worker.Member) error { return m.WaitAll(ctx) },
+	defer r.whileWaiting(ctx, "all workers to join", joinNotice)()
+	return r.within(ctx, limit, func(ctx context.Context, m *worker.Member) error { return m.WaitAll(ctx) },
 		fmt.Sprintf("whether all %d workers have joined", m.Job.Workers))
 }
 
 // ask calls f as the Member. It waits for a session for at most the job's join timeout. what says what f would have
 // found out.
-func (ms *membership) ask(
+func (r *run) ask(
 	ctx context.Context, f func(context.Context, *worker.Member) error, what string,
 ) error {
-	m, _, _ := ms.now()
-	return ms.within(ctx, time.Duration(m.Job.Timeouts.Join), f, what)
+	m, _, _ := r.now()
+	return r.within(ctx, time.Duration(m.Job.Timeouts.Join), f, what)
 }
 
 // within is ask with another limit.
-func (ms *membership) within(
+func (r *run) within(
 	ctx context.Context, limit time.Duration, f func(context.Context, *worker.Member) error, what string,
 ) error {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return explainLate(ctx, ms.do(ctx, f), func() string {
+	return explainLate(ctx, r.do(ctx, f), func() string {
 		return fmt.Sprintf("waited %s, and it is not known %s: ZooKeeper does not answer this worker",
 			since(begun), what)
 	})
 }
 
 // barrier waits at a barrier.
-func (ms *membership) barrier(ctx context.Context, b worker.Barrier) error {
+func (r *run) barrier(ctx context.Context, b worker.Barrier) error {
 	b.Attempt = new(int) // kept over sessions, as the round below
-	defer ms.whileWaiting(ctx, barrierTitle(b.Name), barrierNotice(b.Name))()
-	return ms.waitAtBarrier(ctx, b.Timeout, func(m *worker.Member, remains time.Duration) error {
+	defer r.whileWaiting(ctx, barrierTitle(b.Name), barrierNotice(b.Name))()
+	return r.waitAtBarrier(ctx, b.Timeout, func(m *worker.Member, remains time.Duration) error {
 		if b.Round == nil { // chosen once: a call that is repeated after a lost session is for the same round
 			next, err := m.NextRound(ctx, b.Name)
 			if err != nil {
@@ -538,25 +530,25 @@ func (ms *membership) barrier(ctx context.Context, b worker.Barrier) error {
 }
 
 // startBarrier waits at the start barrier.
-func (ms *membership) startBarrier(ctx context.Context) error {
+func (r *run) startBarrier(ctx context.Context) error {
 	attempt := 0
-	defer ms.whileWaiting(ctx, barrierTitle(znode.StartBarrier), barrierNotice(znode.StartBarrier))()
+	defer r.whileWaiting(ctx, barrierTitle(znode.StartBarrier), barrierNotice(znode.StartBarrier))()
 	wait := func(m *worker.Member, remains time.Duration) error { return m.StartBarrier(ctx, remains, &attempt) }
-	return ms.waitAtBarrier(ctx, 0, wait, func() string { return "the start barrier" })
+	return r.waitAtBarrier(ctx, 0, wait, func() string { return "the start barrier" })
 }
 
 // waitAtBarrier calls wait, which aborts the round when what remains of the limit has passed. Without a session
 // nobody can abort it: then this call alone gives up at the limit. name is called for the text of that error.
-func (ms *membership) waitAtBarrier(
+func (r *run) waitAtBarrier(
 	ctx context.Context, limit time.Duration,
 	wait func(m *worker.Member, remains time.Duration) error, name func() string,
 ) error {
-	first, _, _ := ms.now()
+	first, _, _ := r.now()
 	limit = cmp.Or(limit, time.Duration(first.Job.Timeouts.Barrier))
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := ms.do(limited, func(_ context.Context, m *worker.Member) error {
+	err := r.do(limited, func(_ context.Context, m *worker.Member) error {
 		remains := limit
 		if m != first {
 			remains = max(limit-since(begun), precision)
@@ -599,7 +591,7 @@ const maxNamed = 20
 
 // whileWaiting calls notice at those times, until the function that it returns is called. The attributes that notice
 // returns are logged; nil: nothing is.
-func (ms *membership) whileWaiting(
+func (r *run) whileWaiting(
 	ctx context.Context, what string, notice func(context.Context, *worker.Member) []any,
 ) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -614,8 +606,8 @@ func (ms *membership) whileWaiting(
 				timer.Stop()
 				return
 			}
-			m, _, _ := ms.now()
-			if _, isMember, _ := ms.state(); !isMember || !ms.connected() {
+			m, _, _ := r.now()
+			if _, isMember, _ := r.state(); !isMember || !r.connected() {
 				continue // which was said
 			}
 			attrs := []any{"job", m.Job.Path(), "id", m.ID, "since", since(begun)}
@@ -626,7 +618,7 @@ func (ms *membership) whileWaiting(
 				}
 				attrs = append(attrs, more...)
 			}
-			ms.Log.Info("waiting for "+what, attrs...)
+			r.Log.Info("waiting for "+what, attrs...)
 		}
 	})
 	return func() { cancel(); notices.Wait() }
