@@ -157,7 +157,7 @@ func (p *process) followWith(ctx context.Context, f follower, o followOptions) e
 	defer release()
 	ofCommand, stop := context.WithCancelCause(ctx)
 	ofFollower, end := context.WithCancel(context.WithoutCancel(ctx))
-	var leaders wrap.Leaders
+	leaders := make(wrap.Leaders, 1)
 	followed := make(chan struct{})
 	go func() {
 		defer close(followed)
@@ -170,7 +170,7 @@ func (p *process) followWith(ctx context.Context, f follower, o followOptions) e
 	result := wrap.RunFollower(ofCommand, wrap.FollowConfig{
 		Command: o.command, Dir: p.flags.dir, Environ: p.commandEnviron(o.passCredentials), Files: files,
 		OnChange: wrap.OnChange(o.onChange), Grace: o.grace, Signals: signals,
-	}, &leaders)
+	}, leaders)
 	end()
 	<-followed
 	return p.endCommand(ctx, result)

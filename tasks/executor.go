@@ -80,10 +80,19 @@ type Executor struct {
 // Counts are what an executor has done so far.
 type Counts struct {
 	InHand               int   // not finished
+	Taken, Returned      int64 // by Take, and by Return
 	Done, Retried, Never int64 // results by their outcome, also those that are not reported yet
 	Refused              int64 // results that did not count
 	Turns                int64 // calls that reported results or took tasks
 	Recovered            int64 // how often Redis was asked what is still held, after a lost answer
+}
+
+// And is what two executors have done.
+func (c Counts) And(d Counts) Counts {
+	return Counts{
+		c.InHand + d.InHand, c.Taken + d.Taken, c.Returned + d.Returned, c.Done + d.Done, c.Retried + d.Retried,
+		c.Never + d.Never, c.Refused + d.Refused, c.Turns + d.Turns, c.Recovered + d.Recovered,
+	}
 }
 
 // Task is one task in hand. Its exported fields do not change.
@@ -276,6 +285,7 @@ const maxReason = 1024
 func (e *Executor) Return(t *Task) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.count.Returned++
 	if t.state == taken {
 		t.giveBack(context.Canceled)
 	}
@@ -365,7 +375,7 @@ func (e *Executor) Counts() Counts {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := e.count
-	c.InHand = e.open
+	c.InHand, c.Taken = e.open, e.started
 	return c
 }
 

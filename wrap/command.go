@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -544,38 +545,41 @@ func (s *streams) close() {
 // pourBuffer is how much of a pipe is read at once.
 const pourBuffer = 8 << 10
 
-// pour calls each with what comes from a pipe, until its end. When the read deadline has passed, it takes what is in
-// the pipe, and returns.
-func pour(f *os.File, each func([]byte)) {
-	buf := make([]byte, pourBuffer)
-	for {
-		n, err := f.Read(buf)
-		if n > 0 {
-			each(buf[:n])
-		}
-		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			pourRest(f, buf, each)
-			return
-		case err != nil:
-			return
-		}
-	}
-}
-
 // pipeSize bounds what a pipe may hold, so that a process that goes on writing is left alone.
 const pipeSize = 1 << 20
 
-// pourRest takes what is in the pipe, without waiting.
-func pourRest(f *os.File, buf []byte, each func([]byte)) {
+// fromCommand is what a command writes. When the read deadline has passed, it ends with what is in the pipe.
+type fromCommand struct {
+	*os.File
+	late int // bytes that were read after that
+}
+
+// Read implements io.Reader.
+func (f *fromCommand) Read(b []byte) (int, error) {
+	n, err := f.File.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
 	_ = f.SetReadDeadline(time.Time{})
-	for rest := pipeSize; rest > 0; {
-		n := readNow(f, buf)
-		if n <= 0 {
+	defer func() { _ = f.SetReadDeadline(time.Now()) }()
+	if n = readNow(f.File, b); n <= 0 || f.late >= pipeSize {
+		return 0, io.EOF
+	}
+	f.late += n
+	return n, nil
+}
+
+// pour calls each with what a command writes.
+func pour(f *os.File, each func([]byte)) {
+	from, buf := &fromCommand{File: f}, make([]byte, pourBuffer)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			each(buf[:n])
+		}
+		if err != nil {
 			return
 		}
-		each(buf[:n])
-		rest -= n
 	}
 }
 

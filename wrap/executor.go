@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks"
@@ -46,8 +48,8 @@ type ExecutorConfig struct {
 func RunExecutor(ctx context.Context, c ExecutorConfig) Result {
 	c.Process.Parallel = max(c.Process.Parallel, 1)
 	r := newQueueRun(c.QueueConfig, queue.Executor)
-	e := &executor{c: c, run: r, fleet: newFleet(c.GuardAll, c.Log), ended: map[store.Outcome]int64{}}
-	r.work, r.signaled = e.work, e.signaled
+	e := &executor{c: c, run: r, fleet: newFleet(c.GuardAll, c.Log)}
+	r.work, r.signaled, r.ended = e.work, e.signaled, collector(e.collect)
 	if err := e.fleet.open(); err != nil {
 		return Result{Err: err}
 	}
@@ -71,9 +73,7 @@ type executor struct {
 	mu     sync.Mutex
 	engine *tasks.Executor // nil while there is none
 	paused bool
-	ended  map[store.Outcome]int64 // attempts
-	given  int64                   // tasks given back
-	taken  int64                   // tasks that were not given back
+	before tasks.Counts // of the engines before
 }
 
 // work executes tasks as p.
@@ -82,16 +82,11 @@ func (e *executor) work(ctx context.Context, _ context.CancelCauseFunc, p *tasks
 	if engine == nil {
 		return nil
 	}
-	ofCommands, kill := context.WithCancel(p.Context())
-	defer kill()
-	killed, release := e.run.killedWith(p)
+	ofCommands, release := e.run.killedWith(p)
 	defer release()
-	go func() {
-		<-killed
-		kill()
-	}()
 	err := e.crew(p, engine, ofCommands).run(ctx, e.c.Process.Parallel)
 	e.mu.Lock()
+	e.before = e.counts()
 	e.engine = nil
 	e.mu.Unlock()
 	limited, cancel := context.WithCancel(ofCommands)
@@ -109,7 +104,7 @@ func (e *executor) start(p *tasks.Process) *tasks.Executor {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.c.MaxTasks > 0 {
-		if c.MaxTasks = e.c.MaxTasks - e.taken; c.MaxTasks <= 0 {
+		if c.MaxTasks = e.c.MaxTasks - e.before.Taken + e.before.Returned; c.MaxTasks <= 0 {
 			return nil
 		}
 	}
@@ -122,7 +117,7 @@ func (e *executor) start(p *tasks.Process) *tasks.Executor {
 func (e *executor) crew(p *tasks.Process, engine *tasks.Executor, kill context.Context) *crew {
 	host, _ := os.Hostname() // for people only
 	return &crew{
-		source: &counted{e, engine}, queue: p.Queue, kill: kill, fleet: e.fleet, log: e.c.Log,
+		source: taskSource{engine}, queue: p.Queue, kill: kill, fleet: e.fleet, log: e.c.Log,
 		path: e.run.path, argv: e.c.Command, environ: e.run.environment(p), dir: e.c.Dir,
 		null: e.run.null, stderr: e.c.Files[2],
 		grace: func() time.Duration { return e.run.grace(p) },
@@ -152,54 +147,36 @@ func (e *executor) signaled(sig os.Signal) {
 	}
 }
 
+// counts are what all engines have done. The caller holds mu.
+func (e *executor) counts() tasks.Counts {
+	if e.engine == nil {
+		return e.before
+	}
+	return e.before.And(e.engine.Counts())
+}
+
+// collect shows what this executor has done.
+func (e *executor) collect(to samples) {
+	e.mu.Lock()
+	c := e.counts()
+	e.mu.Unlock()
+	for result, n := range map[string]int64{"done": c.Done, "again": c.Retried, "never": c.Never, "returned": c.Returned} {
+		to.show(prometheus.CounterValue, "muster_executor_tasks_total",
+			"Attempts at tasks that this executor made, by result: done, again, never or returned.", float64(n),
+			"result", result)
+	}
+}
+
 // summary is what became of the tasks.
 func (e *executor) summary() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	c := e.counts()
 	return fmt.Sprintf("; tasks: %d done, %d attempts failed, %d dead at once, %d given back",
-		e.ended[store.Done], e.ended[store.Again], e.ended[store.Never], e.given)
+		c.Done, c.Retried, c.Never, c.Returned)
 }
 
-// counted is an engine that counts for the executor.
-type counted struct {
-	*executor
-	engine *tasks.Executor
-}
-
-// Take implements source.
-func (c *counted) Take(ctx context.Context) (*tasks.Task, error) {
-	t, err := c.engine.Take(ctx)
-	if err == nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.taken++
-	}
-	return t, err
-}
-
-// Finish implements source.
-func (c *counted) Finish(t *tasks.Task, o store.Outcome, took time.Duration, data []byte) {
-	c.engine.Finish(t, o, took, data)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended[o]++
-	c.run.count(map[store.Outcome]string{store.Done: "done", store.Again: "again", store.Never: "never"}[o])
-}
-
-// Return implements source.
-func (c *counted) Return(t *tasks.Task) {
-	c.engine.Return(t)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.given++
-	c.taken--
-	c.run.count("returned")
-}
-
-// Alive implements source.
-func (c *counted) Alive(t *tasks.Task) context.Context { return t.Context() }
-
-// source is where tasks come from, and where their results go: an engine, which is a tasks.Executor.
+// source is where tasks come from, and where their results go: a taskSource.
 type source interface {
 	Take(ctx context.Context) (*tasks.Task, error)
 	Finish(t *tasks.Task, o store.Outcome, took time.Duration, data []byte)
@@ -207,6 +184,12 @@ type source interface {
 	// Alive ends when the work on the task is in vain.
 	Alive(t *tasks.Task) context.Context
 }
+
+// taskSource is an engine.
+type taskSource struct{ *tasks.Executor }
+
+// Alive implements source.
+func (taskSource) Alive(t *tasks.Task) context.Context { return t.Context() }
 
 // crew executes the tasks of one membership.
 type crew struct {

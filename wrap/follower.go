@@ -40,45 +40,34 @@ type FollowConfig struct {
 	Signals  <-chan os.Signal
 }
 
-// Leaders passes on who the leader is. Its zero value knows none.
-type Leaders struct {
-	mu      sync.Mutex
-	leader  member.Leader // zero: nobody
-	changed chan struct{} // closed at the next change; nil: nobody waits
-}
+// Leaders passes on who the leader is; zero: nobody. It has room for one, of which only the newest counts.
+type Leaders chan member.Leader
 
 // Set says who the leader is now.
-func (l *Leaders) Set(leader member.Leader) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.leader == leader {
-		return
+func (l Leaders) Set(leader member.Leader) { replace(l, leader) }
+
+// replace sends a value, instead of one that was not received. c has room for one, and this is who sends.
+func replace[T any](c chan T, v T) {
+	select {
+	case <-c:
+	default:
 	}
-	l.leader = leader
-	if l.changed != nil {
-		close(l.changed)
-		l.changed = nil
-	}
+	c <- v
 }
 
-func (l *Leaders) now() (member.Leader, <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.changed == nil {
-		l.changed = make(chan struct{})
-	}
-	return l.leader, l.changed
-}
-
-// next waits until the leader is another one than last.
-func (l *Leaders) next(ctx context.Context, last member.Leader) (member.Leader, error) {
+// await waits until there is a leader, of whom last is what was known before.
+func (l Leaders) await(ctx context.Context, last member.Leader) (member.Leader, error) {
 	for {
-		now, changed := l.now()
-		if now != last {
-			return now, nil
+		select {
+		case last = <-l:
+			continue
+		default:
+		}
+		if last != (member.Leader{}) {
+			return last, nil
 		}
 		select {
-		case <-changed:
+		case last = <-l:
 		case <-ctx.Done():
 			return last, context.Cause(ctx)
 		}
@@ -90,15 +79,15 @@ var errOtherLeader = errors.New("there is another leader")
 
 // RunFollower waits for a leader and runs the command beside it, until the command ends by itself or a signal comes.
 // The end of ctx is like SIGTERM.
-func RunFollower(ctx context.Context, c FollowConfig, leaders *Leaders) Result {
+func RunFollower(ctx context.Context, c FollowConfig, leaders Leaders) Result {
 	path, err := lookUp(c.Command[0])
 	if err != nil {
 		return Result{Code: startCode(err), Err: err}
 	}
+	var leader member.Leader
 	for {
-		var leader member.Leader
 		err := step(ctx, c.Signals, 0, func(ctx context.Context) (err error) {
-			leader, err = leaders.next(ctx, member.Leader{})
+			leader, err = leaders.await(ctx, leader)
 			return err
 		})
 		if err != nil {
@@ -108,7 +97,7 @@ func RunFollower(ctx context.Context, c FollowConfig, leaders *Leaders) Result {
 		if err != nil {
 			return Result{Code: startCode(err), Err: err}
 		}
-		e, asked := c.beside(ctx, command, leader, leaders)
+		e, asked := c.beside(ctx, command, &leader, leaders)
 		takeTerminal(c.Files)
 		if asked || !errors.Is(e.cause, errOtherLeader) {
 			return Result{Code: e.code(), Text: e.String()}
@@ -116,9 +105,9 @@ func RunFollower(ctx context.Context, c FollowConfig, leaders *Leaders) Result {
 	}
 }
 
-// beside runs the command until it ends. asked says that a signal asked it to.
+// beside runs the command until it ends, and notes who the leader is. asked says that a signal asked it to.
 func (c FollowConfig) beside(
-	ctx context.Context, command *command, leader member.Leader, leaders *Leaders,
+	ctx context.Context, command *command, leader *member.Leader, leaders Leaders,
 ) (e commandEnd, asked bool) {
 	ofCommand, stop := context.WithCancelCause(ctx)
 	ofWatch, end := context.WithCancel(ctx)
@@ -126,19 +115,21 @@ func (c FollowConfig) beside(
 	defer watch.Wait()
 	defer end()
 	watch.Go(func() {
-		for last := leader; ; {
-			next, err := leaders.next(ofWatch, last)
-			switch {
-			case err != nil:
+		for told := *leader; ; {
+			select {
+			case *leader = <-leaders:
+			case <-ofWatch.Done():
 				return
+			}
+			switch now := *leader; {
+			case now == told:
 			case c.OnChange == ChangeRestart:
 				stop(errOtherLeader)
 				return
-			case next != (member.Leader{}) && next != leader:
+			case now != member.Leader{}:
 				command.signal(syscall.SIGHUP)
-				leader = next
+				told = now
 			}
-			last = next
 		}
 	})
 	s := supervisor{command: command, grace: c.Grace, echo: Echo}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"math"
 	"os"
 	"os/exec"
 	"sync"
@@ -115,11 +117,7 @@ func decodeOrders(lines *json.Decoder, orders chan order) {
 	defer close(orders)
 	var o order // what a line leaves out stays as it was
 	for lines.Decode(&o) == nil {
-		select {
-		case <-orders:
-		default:
-		}
-		orders <- o
+		replace(orders, o)
 	}
 }
 
@@ -236,7 +234,11 @@ func startGuarded(ctx context.Context, guard []string, until *lease, l launch) (
 	_ = reportsIn.Close() // so that the end of the guard is the end of its reports
 	ofStart, endFeed := context.WithCancel(ctx)
 	var feed sync.WaitGroup
-	feed.Go(func() { g.feed(ofStart, until) })
+	feed.Go(func() {
+		for o := range until.orders(context.Background(), nil, nil, ofStart.Done()) {
+			_ = g.tell(o)
+		}
+	})
 	r, err := g.started(ctx)
 	endFeed()
 	feed.Wait()
@@ -282,20 +284,6 @@ func (g *guarded) started(ctx context.Context) (r guardReport, err error) {
 	return r, err
 }
 
-// feed tells the deadlines until ctx ends.
-func (g *guarded) feed(ctx context.Context, l *lease) {
-	every := time.NewTicker(l.every())
-	defer every.Stop()
-	for {
-		select {
-		case <-every.C:
-			_ = g.tell(l.order())
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // notThere is why a guard has not found a file.
 type notThere struct{ text string }
 
@@ -326,51 +314,32 @@ func (g *guarded) tell(o order) error {
 // for it, stopAs says.
 func (g *guarded) run(ctx context.Context, l *lease, stopAs func(cause error) order) guardEnd {
 	defer g.close()
-	ended := make(chan guardReport, 1)
+	var r guardReport
+	ended := make(chan struct{})
 	go func() {
-		var r guardReport
+		defer close(ended)
 		_ = g.lines.Decode(&r) // at the end of the guard r is empty
-		ended <- r
 	}()
-	feed := time.NewTicker(l.every())
-	defer feed.Stop()
-	stop, killed := ctx.Done(), l.killed
-	var p patience
+	p := patience{over: func() { _ = g.guard.Process.Kill() }}
 	told := false // to end
-	tell := func(o order) {
+	for o, takes := range l.orders(ctx, stopAs, nil, ended) {
 		if g.tell(o) != nil {
 			p.atMost(orderLimit)
 		}
-	}
-	tell(l.order())
-	for {
-		select {
-		case r := <-ended:
-			if r.End == nil {
-				e := g.withoutGuard()
-				e.Stopped = told
-				return e
-			}
-			return *r.End
-		case <-feed.C:
-			tell(l.order())
-			if l.kill()+l.every() <= 0 {
-				p.atMost(0)
-			}
-		case <-stop:
-			stop, told = nil, true
-			o := stopAs(context.Cause(ctx))
-			tell(o)
-			p.atMost(o.takes(l))
-		case <-killed:
-			killed, told = nil, true
-			tell(order{Now: true})
-			p.atMost(orderLimit)
-		case <-p.over:
-			p.over, told = nil, true
-			_ = g.guard.Process.Kill()
+		if takes < anyTime {
+			told = true
+			p.atMost(takes)
+		} else if l.kill()+l.every() <= 0 {
+			p.atMost(0)
 		}
 	}
+	told = p.end() || told
+	if r.End == nil {
+		e := g.withoutGuard()
+		e.Stopped = told
+		return e
+	}
+	return *r.End
 }
 
 // takes is how long a guard that is not frozen may take until the group has ended, if that is what the order says. A
@@ -390,16 +359,22 @@ const nowLimit = 500 * time.Millisecond
 
 // patience is how long to wait for a guard. One that takes longer is frozen: it is killed, and the group with it.
 type patience struct {
-	over     <-chan time.Time
-	deadline time.Time // zero: it may take any time
+	over     func()
+	timer    *time.Timer // nil: it may take any time
+	deadline time.Time
 }
 
 // atMost ends the patience after d, if it does not end earlier.
 func (p *patience) atMost(d time.Duration) {
-	if at := time.Now().Add(d); p.deadline.IsZero() || at.Before(p.deadline) {
-		p.deadline, p.over = at, time.After(d)
+	at := time.Now().Add(d)
+	if p.timer != nil && (!at.Before(p.deadline) || !p.timer.Stop()) {
+		return
 	}
+	p.deadline, p.timer = at, time.AfterFunc(d, p.over)
 }
+
+// end reports whether the patience is over.
+func (p *patience) end() bool { return p.timer != nil && !p.timer.Stop() }
 
 // withoutGuard ends the command of a guard that has ended first: on Linux the command has been killed by that, but not
 // the rest of its group.
@@ -452,6 +427,39 @@ func (l *lease) left(part, of int) time.Duration {
 func (l *lease) order() order {
 	now := clock()
 	return order{Term: max(now+l.term(), 1), Kill: max(now+l.kill(), 1)}
+}
+
+// anyTime is how long a guard may take that was told the deadlines only.
+const anyTime = time.Duration(math.MaxInt64)
+
+// orders are what a guard is told until done is closed, and how long it may then take: the deadlines, again and again;
+// when ctx ends, what stopAs says; and to kill at once when l.killed or over is closed.
+func (l *lease) orders(
+	ctx context.Context, stopAs func(cause error) order, over, done <-chan struct{},
+) iter.Seq2[order, time.Duration] {
+	return func(yield func(order, time.Duration) bool) {
+		feed := time.NewTicker(l.every())
+		defer feed.Stop()
+		stop, killed := ctx.Done(), l.killed
+		for going := yield(l.order(), anyTime); going; {
+			select {
+			case <-feed.C:
+				going = yield(l.order(), anyTime)
+			case <-stop:
+				stop = nil
+				o := stopAs(context.Cause(ctx))
+				going = yield(o, o.takes(l))
+			case <-killed:
+				killed = nil
+				going = yield(order{Now: true}, orderLimit)
+			case <-over:
+				over = nil
+				going = yield(order{Now: true}, orderLimit)
+			case <-done:
+				return
+			}
+		}
+	}
 }
 
 // limit is how long the servers may be silent. Once they were, the lease is over, even if they have answered since: the

@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"muster/member"
-	"muster/resource/queue"
 	"muster/tasks"
 	"muster/worker"
 )
@@ -285,20 +284,6 @@ func (r *queueRun) healthOf() healthOf {
 			}
 		},
 	}
-}
-
-// newEnded counts what this process has done, by how it ended.
-func newEnded(role queue.Role) *prometheus.CounterVec {
-	if role == queue.Watcher {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "muster_watcher_batches_total",
-			Help: "Batches that this watcher had, by result: collected, failed or returned.",
-		}, []string{"result"})
-	}
-	return prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "muster_executor_tasks_total",
-		Help: "Attempts at tasks that this executor made, by result: done, again, never or returned.",
-	}, []string{"result"})
 }
 
 // booksLimit is how long a scrape waits for Redis.

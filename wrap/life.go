@@ -65,6 +65,8 @@ type life struct {
 	session atomic.Pointer[zkconn.Session] // the newest one
 	socket  *socket                        // of those that have one
 	lost    chan error                     // why the membership is over, if the command must not outlive it
+	killAll context.Context                // ends, by kill, when all commands are to be killed at once
+	kill    context.CancelFunc
 	health  *health
 
 	mu       sync.Mutex
@@ -74,10 +76,12 @@ type life struct {
 }
 
 func newLife(c Life, at place) *life {
-	return &life{
+	l := &life{
 		Life: c, place: at, stage: StageJoining, timeout: c.SessionTimeout, lost: make(chan error, 1),
 		limit: cmp.Or(c.JoinTimeout, time.Duration(at.joinLimit)),
 	}
+	l.killAll, l.kill = context.WithCancel(context.Background())
+	return l
 }
 
 // Stage is how far a process has come.
@@ -216,13 +220,12 @@ type seated[S seat] struct {
 	joined func(S)
 	// work works in a seat until ctx ends or nothing is left to do, and returns why; none of its commands runs any more.
 	// At the end of ctx, which end can bring about, it asks its commands to end. It kills them when the seat's own Context
-	// ends, or killAll is closed.
+	// ends, or killAll does.
 	work func(ctx context.Context, end context.CancelCauseFunc, in S) error
 	// again reports whether another seat follows one that ended with this cause. lost: the seat itself has ended.
 	again func(cause error, lost bool) bool
 	// refused reports whether an error of another join is final.
 	refused func(error) bool
-	killAll chan struct{} // closed when all commands are to be killed at once
 
 	seat S // while isMember
 }

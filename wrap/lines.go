@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -40,7 +38,6 @@ const (
 // for settleTime: a command that ends anyway must not cost tasks their attempts.
 type lineSlot struct {
 	*crew
-	format lineFormat
 
 	next  *tasks.Task // taken, for the next process
 	blame *blame      // to be charged if the next process goes on
@@ -84,7 +81,7 @@ var noAnswer = fmt.Sprintf("the command has not answered a line for %s. If it ha
 
 // lineProcesses is the work of one slot of a crew.
 func (w *crew) lineProcesses(ctx context.Context) error {
-	s := &lineSlot{crew: w, format: formatOf(w.lines)}
+	s := &lineSlot{crew: w}
 	defer s.giveBack()
 	for ctx.Err() == nil {
 		p, err := s.startProcess()
@@ -235,7 +232,7 @@ func (s *lineSlot) startProcess() (*lineProcess, error) {
 		return nil, err
 	}
 	p := &lineProcess{s: s, command: c, streams: streams, ended: make(chan struct{})}
-	p.lines = bufio.NewReaderSize(p, 64<<10)
+	p.lines = bufio.NewReaderSize(&fromCommand{File: streams.out}, 64<<10)
 	return p, nil
 }
 
@@ -328,7 +325,7 @@ func (p *lineProcess) settle(ctx context.Context) bool {
 
 // ask gives the process a task, and takes the answer. It reports whether the process can have another task.
 func (p *lineProcess) ask(ctx context.Context, t *tasks.Task) (going bool) {
-	question, err := p.s.format.write(nil, t)
+	question, err := p.s.crew.lines.question(t)
 	if err != nil {
 		p.s.fail(t, store.Never, 0, nil, err.Error(), nil)
 		return true
@@ -346,7 +343,7 @@ func (p *lineProcess) ask(ctx context.Context, t *tasks.Task) (going bool) {
 		p.write(question)
 	}()
 	most := int64(p.s.queue().MaxTask)
-	line, err := p.readLine(int(p.s.format.most(most)))
+	line, err := p.readLine(int(p.s.crew.lines.most(most)))
 	switch {
 	case errors.Is(err, errLongLine):
 		tell(p.lost, errBadAnswer)
@@ -398,7 +395,7 @@ func (p *lineProcess) watch(t *tasks.Task) (release func()) {
 
 // answer ends the attempt at a task as the line says. It reports whether the process can have another task.
 func (p *lineProcess) answer(t *tasks.Task, line []byte) (going bool) {
-	a, err := p.s.format.read(line)
+	a, err := p.s.crew.lines.read(line)
 	if err == nil && p.answered == 0 && !p.quiet() {
 		more, _ := p.lines.Peek(min(p.lines.Buffered(), 80))
 		p.stop(fmt.Errorf("%w: after %s came %s: each line must be answered with one line",
@@ -430,21 +427,6 @@ func (p *lineProcess) unasked() []byte {
 	}
 	extra := make([]byte, 80)
 	return extra[:max(readNow(p.streams.out, extra), 0)]
-}
-
-// Read implements io.Reader for what the process writes. When its group has ended, it takes what is in the pipe, and
-// does not wait for somebody else who holds it open.
-func (p *lineProcess) Read(b []byte) (int, error) {
-	n, err := p.streams.out.Read(b)
-	if !errors.Is(err, os.ErrDeadlineExceeded) || !p.hasEnded() {
-		return n, err
-	}
-	_ = p.streams.out.SetReadDeadline(time.Time{})
-	if n = readNow(p.streams.out, b); n <= 0 {
-		return 0, io.EOF
-	}
-	_ = p.streams.out.SetReadDeadline(time.Now())
-	return n, nil
 }
 
 // errLongLine means that a line is longer than an answer may be.
@@ -485,15 +467,6 @@ func (p *lineProcess) quiet() bool {
 	return err != nil
 }
 
-// lineFormat is how tasks and answers are lines.
-type lineFormat struct {
-	// write appends the line of a task. The error is why there is none.
-	write func(to []byte, t *tasks.Task) ([]byte, error)
-	// read is the answer in a line, without its end. The error means that it is none.
-	read func(line []byte) (lineAnswer, error)
-	most func(maxTask int64) int64 // bytes of a line
-}
-
 // lineAnswer is an answer: the result, or why there is none.
 type lineAnswer struct {
 	result []byte
@@ -502,22 +475,34 @@ type lineAnswer struct {
 	never  bool // not to be tried again
 }
 
-func formatOf(l Lines) lineFormat {
+// question is the line of a task. The error is why there is none.
+func (l Lines) question(t *tasks.Task) ([]byte, error) {
 	if l == LinesJSON {
-		return lineFormat{writeJSONLine, readJSONLine, maxJSONLine}
+		return jsonQuestion(t)
 	}
-	return lineFormat{writePlainLine, readPlainLine, func(maxTask int64) int64 { return maxTask }}
-}
-
-func writePlainLine(to []byte, t *tasks.Task) ([]byte, error) {
 	if i := slices.Index(t.Payload, '\n'); i >= 0 {
-		return to, fmt.Errorf("byte %d of the task ends a line, so it cannot be given to a command of --lines: "+
+		return nil, fmt.Errorf("byte %d of the task ends a line, so it cannot be given to a command of --lines: "+
 			"use --lines=json", i)
 	}
-	return append(append(to, t.Payload...), '\n'), nil
+	return append(slices.Clip(t.Payload), '\n'), nil
 }
 
-func readPlainLine(line []byte) (lineAnswer, error) { return lineAnswer{result: line}, nil }
+// read is the answer in a line, without its end. The error means that it is none.
+func (l Lines) read(line []byte) (lineAnswer, error) {
+	if l == LinesJSON {
+		return readJSON(line)
+	}
+	return lineAnswer{result: line}, nil
+}
+
+// most is how many bytes an answer may have. In JSON an escaped character has at most six bytes, and there are the
+// names.
+func (l Lines) most(maxTask int64) int64 {
+	if l == LinesJSON {
+		return 6*maxTask + 4096
+	}
+	return maxTask
+}
 
 // quoted is the begin of a line, for a message.
 func quoted(line []byte) string {
@@ -541,10 +526,7 @@ type jsonAnswer struct {
 	Retry  *bool           `json:"retry"` // of an Error; absent: true
 }
 
-// maxJSONLine: an escaped character has at most six bytes, and there are the names.
-func maxJSONLine(maxTask int64) int64 { return 6*maxTask + 4096 }
-
-func writeJSONLine(to []byte, t *tasks.Task) ([]byte, error) {
+func jsonQuestion(t *tasks.Task) ([]byte, error) {
 	line := jsonTask{Batch: t.Batch, Index: t.Index, Attempt: t.Attempt}
 	if utf8.Valid(t.Payload) {
 		text := string(t.Payload)
@@ -552,14 +534,14 @@ func writeJSONLine(to []byte, t *tasks.Task) ([]byte, error) {
 	} else {
 		line.Base64 = t.Payload
 	}
-	b := bytes.NewBuffer(to)
-	e := json.NewEncoder(b)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(line)
 	return b.Bytes(), err
 }
 
-func readJSONLine(line []byte) (a lineAnswer, err error) {
+func readJSON(line []byte) (a lineAnswer, err error) {
 	var got jsonAnswer
 	if err := json.Unmarshal(line, &got); err != nil {
 		return a, fmt.Errorf("it is not JSON: %w", err)

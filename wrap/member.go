@@ -69,7 +69,7 @@ func RunMember(ctx context.Context, c MemberConfig) Result {
 			declared:  func(rec *resource.Record) resource.Duration { return group.Of(rec).Timeouts.Session },
 			joinLimit: group.Default().Timeouts.Join, waiting: c.Member.Waiting,
 		}),
-		take: r.take, joined: c.Joined, work: r.doDuties, killAll: make(chan struct{}),
+		take: r.take, joined: c.Joined, work: r.doDuties,
 		again:   func(error, bool) bool { return c.OnLoss != LossStop },
 		refused: func(err error) bool { return errors.Is(err, member.ErrHeld) && c.Member.FailHeld },
 	}
@@ -141,15 +141,14 @@ func (r *memberRun) asMember(ctx context.Context, err error) Result {
 // awaitEnd waits until all duties are given back. A signal meanwhile kills their commands at once, unless it is an
 // echo.
 func (r *memberRun) awaitEnd(done <-chan struct{}) {
-	begun, killed := time.Now(), false
+	begun := time.Now()
 	for {
 		select {
 		case <-done:
 			return
 		case sig := <-r.Signals:
-			if asksToEnd(sig) && !killed && time.Since(begun) > Echo {
-				killed = true
-				close(r.killAll)
+			if asksToEnd(sig) && time.Since(begun) > Echo {
+				r.kill()
 			}
 		}
 	}
@@ -186,7 +185,7 @@ var errOtherType = fmt.Errorf("%w: it has another type now", member.ErrHandOver)
 
 // doDuties does the duties of one membership.
 func (r *memberRun) doDuties(ctx context.Context, end context.CancelCauseFunc, m *member.Member) error {
-	l := &lease{session: r.session.Load(), killed: r.killAll}
+	l := &lease{session: r.session.Load(), killed: r.killAll.Done()}
 	var tasks sync.WaitGroup
 	tasks.Go(func() {
 		if err := l.watch(ctx); err != nil {

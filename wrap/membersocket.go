@@ -109,24 +109,12 @@ func feedOrders(w http.ResponseWriter, q *http.Request, h *hold, first any, over
 		_ = flush.SetWriteDeadline(time.Now().Add(orderLimit))
 		return lines.Encode(line) == nil && flush.Flush() == nil
 	}
-	feed := time.NewTicker(h.lease.every())
-	defer feed.Stop()
-	stop, killed := h.ctx.Done(), h.lease.killed
-	for going := tell(first) && tell(h.lease.order()); going; {
-		select {
-		case <-feed.C:
-			going = tell(h.lease.order())
-		case <-stop:
-			stop = nil
-			going = tell(h.stopAs(context.Cause(h.ctx)))
-		case <-killed:
-			killed = nil
-			going = tell(order{Now: true})
-		case <-over:
-			over = nil
-			going = tell(order{Now: true})
-		case <-q.Context().Done():
-			return nil
+	if !tell(first) {
+		return nil
+	}
+	for o := range h.lease.orders(h.ctx, h.stopAs, over, q.Context().Done()) {
+		if !tell(o) {
+			break
 		}
 	}
 	return nil

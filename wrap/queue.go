@@ -33,19 +33,19 @@ type queueRun struct {
 	c QueueConfig
 	// signaled, unless nil, gets the signals that do not ask this process to end.
 	signaled func(os.Signal)
-	ended    *prometheus.CounterVec // see count
+	ended    prometheus.Collector // counts what this process has done, by how it ended
 }
 
 func newQueueRun(c QueueConfig, role queue.Role) *queueRun {
 	c.Process.Role = role
-	r := &queueRun{c: c, ended: newEnded(role)}
+	r := &queueRun{c: c}
 	r.seated = seated[*tasks.Process]{
 		life: newLife(c.Life, place{
 			kind: queue.Kind(), root: c.Process.Root, name: c.Process.Queue, identity: c.Process.Identity, who: "process",
 			declared:  func(rec *resource.Record) resource.Duration { return queue.Of(rec).Timeouts.Session },
 			joinLimit: queue.Default().Timeouts.Join, waiting: c.Process.Waiting,
 		}),
-		take: r.take, joined: c.Joined, killAll: make(chan struct{}),
+		take: r.take, joined: c.Joined,
 		again:   func(cause error, lost bool) bool { return cause != nil && lost },
 		refused: func(error) bool { return false },
 	}
@@ -75,9 +75,6 @@ func (r *queueRun) run(ctx context.Context) Result {
 	})
 }
 
-// count counts something that has ended.
-func (r *queueRun) count(result string) { r.ended.WithLabelValues(result).Inc() }
-
 // asProcess works until that ends, or a signal or muster terminate asks it to.
 func (r *queueRun) asProcess(ctx context.Context) Result {
 	ofWork, stop := context.WithCancelCause(ctx)
@@ -100,7 +97,6 @@ func (r *queueRun) awaitEnd(done <-chan error, stop context.CancelCauseFunc) err
 		signal os.Signal
 		at     time.Time
 	}
-	killed := false
 	for {
 		select {
 		case err := <-done:
@@ -115,9 +111,8 @@ func (r *queueRun) awaitEnd(done <-chan error, stop context.CancelCauseFunc) err
 				asked.signal, asked.at = sig, time.Now()
 				r.enter(StageDraining)
 				stop(stopped(sig.(syscall.Signal)))
-			case !killed && (sig != asked.signal || time.Since(asked.at) > Echo):
-				killed = true
-				close(r.killAll)
+			case sig != asked.signal || time.Since(asked.at) > Echo:
+				r.kill()
 			}
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"muster/resource/queue"
 	"muster/tasks"
 )
@@ -19,25 +21,34 @@ import (
 // watcher has the batch. A command that was asked to end has not done its work, whatever it ends with.
 func RunWatcher(ctx context.Context, c QueueConfig) Result {
 	r := newQueueRun(c, queue.Watcher)
-	r.work = r.watch
+	batches := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "muster_watcher_batches_total",
+		Help: "Batches that this watcher had, by result: collected, failed or returned.",
+	}, []string{"result"})
+	r.ended = batches
+	r.work = func(ctx context.Context, end context.CancelCauseFunc, p *tasks.Process) error {
+		return r.watch(ctx, end, p, batches)
+	}
 	return r.run(ctx)
 }
 
 // watch is the work of a watcher.
-func (r *queueRun) watch(ctx context.Context, end context.CancelCauseFunc, p *tasks.Process) error {
+func (r *queueRun) watch(
+	ctx context.Context, end context.CancelCauseFunc, p *tasks.Process, batches *prometheus.CounterVec,
+) error {
 	killed, release := r.killedWith(p)
 	defer release()
-	l := &lease{session: p.Session(), killed: killed, whole: true}
+	l := &lease{session: p.Session(), killed: killed.Done(), whole: true}
 	return tasks.Watch(ctx, p, func(ctx context.Context, b *tasks.Completed) error {
 		err := r.collect(ctx, p, l, b)
+		result := "failed"
 		switch {
 		case err == nil:
-			r.count("collected")
+			result = "collected"
 		case ctx.Err() != nil, errors.Is(err, ErrUnkillable):
-			r.count("returned")
-		default:
-			r.count("failed")
+			result = "returned"
 		}
+		batches.WithLabelValues(result).Inc()
 		if errors.Is(err, ErrUnkillable) {
 			end(err)
 		}
@@ -45,19 +56,12 @@ func (r *queueRun) watch(ctx context.Context, end context.CancelCauseFunc, p *ta
 	})
 }
 
-// killedWith is closed when all commands of p are to be killed at once: a second signal has come, or its membership has
+// killedWith ends when all commands of p are to be killed at once: a second signal has come, or its membership has
 // ended.
-func (r *queueRun) killedWith(p *tasks.Process) (<-chan struct{}, context.CancelFunc) {
+func (r *queueRun) killedWith(p *tasks.Process) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(p.Context())
-	killed := make(chan struct{})
-	go func() {
-		defer close(killed)
-		select {
-		case <-r.killAll:
-		case <-ctx.Done():
-		}
-	}()
-	return killed, cancel
+	stop := context.AfterFunc(r.killAll, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // collect runs the command for a batch. The error is why the batch is not collected.
