@@ -491,54 +491,42 @@ func (r *reaper) reaped(pid int, status syscall.WaitStatus, err error) (over boo
 type streams struct {
 	in, out, err *os.File   // this process's ends; in is nil if the command gets no input
 	files        []*os.File // the command's
-	opened       []*os.File // of files, those to close
 }
 
 // openStreams makes pipes for a command. Without input it reads from null.
 func openStreams(null *os.File, withInput bool) (*streams, error) {
-	s := &streams{files: []*os.File{null, nil, nil}}
-	ours := []**os.File{&s.in, &s.out, &s.err}
-	for i := range ours {
-		if i == 0 && !withInput {
-			continue
-		}
-		r, w, err := os.Pipe()
-		if err != nil {
-			s.started()
-			s.close()
-			return nil, err
-		}
-		if i == 0 {
-			r, w = w, r
-		}
-		*ours[i], s.files[i] = r, w
-		s.opened = append(s.opened, w)
+	s, failed := &streams{files: []*os.File{null, nil, nil}}, [3]error{}
+	if withInput {
+		s.files[0], s.in, failed[0] = os.Pipe()
+	}
+	s.out, s.files[1], failed[1] = os.Pipe()
+	s.err, s.files[2], failed[2] = os.Pipe()
+	if err := errors.Join(failed[:]...); err != nil {
+		s.started()
+		s.close()
+		return nil, err
 	}
 	return s, nil
 }
 
 // started closes the ends that the command has now.
 func (s *streams) started() {
-	for _, f := range s.opened {
-		_ = f.Close()
+	_, _ = s.files[1].Close(), s.files[2].Close()
+	if s.in != nil {
+		_ = s.files[0].Close()
 	}
-	s.opened = nil
 }
 
 // end ends every wait for the command's group, which has ended. A process outside of it may hold the pipes open.
 func (s *streams) end() {
-	if s.in != nil {
-		_ = s.in.Close()
-	}
+	_ = s.in.Close() // also if it is nil
 	_ = s.out.SetReadDeadline(time.Now())
 	_ = s.err.SetReadDeadline(time.Now())
 }
 
 func (s *streams) close() {
 	for _, f := range []*os.File{s.in, s.out, s.err} {
-		if f != nil {
-			_ = f.Close()
-		}
+		_ = f.Close()
 	}
 }
 

@@ -389,10 +389,8 @@ func (w *crew) perform(ctx context.Context, t *tasks.Task, argv []string, stdin 
 	})
 	copies.Go(func() { w.passErrors(s.err, &a.tail) })
 	copies.Go(func() {
-		if s.in != nil {
-			_, _ = s.in.Write(stdin) // a command need not read it
-			_ = s.in.Close()
-		}
+		_, _ = s.in.Write(stdin) // a command need not read it
+		_ = s.in.Close()
 	})
 	run := supervisor{command: c, grace: w.grace(), rest: endLimit, lost: lost}
 	a.end = run.run(ofTask, nil)

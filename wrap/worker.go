@@ -128,7 +128,9 @@ func (r *run) command(ofCommand, ofMember context.Context, environ []string) Res
 		text += ", because " + e.cause.Error()
 	}
 	text += "; " + r.leave(ofMember, e.completes(), e.record(), e.cause)
-	if r.lostBecause(e.cause) { // not if that is found only while it leaves: the command had ended
+	_, _, lost := r.now()
+	//nolint:errorlint // this error, not one like it: not if it is found only while it leaves
+	if lost != nil && lost == e.cause {
 		return Result{Err: e.cause, Text: text}
 	}
 	return Result{Code: e.code(), Text: text}
@@ -433,12 +435,6 @@ func (r *run) set(change func()) {
 		close(r.changed)
 		r.changed = make(chan struct{})
 	})
-}
-
-// lostBecause reports whether cause is why the membership was lost for good.
-func (r *run) lostBecause(cause error) bool {
-	_, _, lost := r.now()
-	return lost != nil && lost == cause //nolint:errorlint // this error, not one like it
 }
 
 // do calls f as the Member, and again as the next one whenever the session is lost on the way: f must bear to be
