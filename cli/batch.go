@@ -405,7 +405,7 @@ func (p *process) countBatches(
 func countAll(
 	ctx context.Context, st *store.Queue, maxBytes int64, rows []view.BatchRow,
 ) (known map[string]store.Batch, err error) {
-	held, err := st.Full(ctx, maxBytes)
+	books, err := st.Books(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -415,7 +415,7 @@ func countAll(
 	}
 	for i := range rows {
 		b, there := known[rows[i].ID]
-		count(&rows[i], b, there, held > 0)
+		count(&rows[i], b, there, books.Full(maxBytes) > 0)
 	}
 	return known, nil
 }

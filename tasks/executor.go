@@ -54,7 +54,7 @@ type Executor struct {
 	mu      sync.Mutex
 	news    chan struct{} // closed when Take should look again
 	batches map[string]*batchHand
-	grants  []*grant      // what is in hand, oldest first; also some that are finished
+	hand    []*Task       // oldest first; also some that have left it
 	ready   []*Task       // in hand, and not taken; also some that were given back
 	open    int           // tasks in hand that are not finished
 	taken   int           // of these, those that consumers have
@@ -103,7 +103,8 @@ type Task struct {
 	Payload []byte
 	Timeout time.Duration // of an attempt. Execute ends the task's context after it; other consumers do it themselves
 
-	grant *grant
+	e     *Executor
+	batch *batchHand
 	state taskState
 	long  bool            // see Executor
 	ctx   context.Context // nil until somebody asks
@@ -119,14 +120,6 @@ const (
 	finished                  // its result is kept until Redis has it
 	gone                      // given back, or not held any more
 )
-
-// grant is tasks of one batch that came together.
-type grant struct {
-	e     *Executor
-	batch *batchHand
-	tasks []Task
-	open  int
-}
 
 // StartExecutor begins to take tasks. It ends with the membership, or with Drain.
 func StartExecutor(p *Process, c ExecutorConfig) *Executor {
@@ -171,7 +164,7 @@ func (e *Executor) take() *Task {
 		return nil
 	}
 	e.ready[0], e.ready = nil, e.ready[1:] // or else its payload stays in memory
-	b := t.grant.batch
+	b := t.batch
 	t.state = taken
 	if guess := b.guess(); guess >= e.pace.lookahead() {
 		t.long = true
@@ -245,11 +238,11 @@ func (e *Executor) Finish(t *Task, o store.Outcome, took time.Duration, data []b
 	switch {
 	case t.state != taken:
 		return
-	case t.grant.batch.over: // nobody wants it
+	case t.batch.over: // nobody wants it
 		t.giveBack(ErrBatchOver)
 		return
 	}
-	e.learned(t.grant.batch, took)
+	e.learned(t.batch, took)
 	t.leave(finished, context.Canceled)
 	e.results = append(e.results, store.Result{
 		Task: store.Task{Batch: t.Batch, Index: t.Index}, Attempt: t.Attempt, Outcome: o, Took: took, Data: data,
@@ -294,13 +287,13 @@ func (e *Executor) Return(t *Task) {
 // giveBack notes that a task in hand is to be given back. The caller holds mu.
 func (t *Task) giveBack(why error) {
 	t.leave(gone, why)
-	t.grant.e.back++
-	t.grant.e.wake()
+	t.e.back++
+	t.e.wake()
 }
 
 // leave notes that a task is not worked on any more. The caller holds mu.
 func (t *Task) leave(s taskState, why error) {
-	e := t.grant.e
+	e := t.e
 	if t.end != nil {
 		t.end(why)
 	}
@@ -308,20 +301,19 @@ func (t *Task) leave(s taskState, why error) {
 		e.taken--
 	}
 	t.state = s
-	t.grant.open--
 	e.open--
 	if t.long {
 		e.long--
 		return
 	}
-	t.grant.batch.short--
-	e.work -= t.grant.batch.guess()
+	t.batch.short--
+	e.work -= t.batch.guess()
 }
 
 // dropReady gives back what no consumer took: of a batch, or of all. The caller holds mu.
 func (e *Executor) dropReady(of *batchHand) {
 	e.each(func(t *Task) {
-		if t.state == inHand && (of == nil || t.grant.batch == of) {
+		if t.state == inHand && (of == nil || t.batch == of) {
 			t.giveBack(context.Canceled)
 		}
 	})
@@ -329,19 +321,20 @@ func (e *Executor) dropReady(of *batchHand) {
 
 // each calls f for each task in hand. The caller holds mu.
 func (e *Executor) each(f func(t *Task)) {
-	for _, g := range e.grants {
-		for i := range g.tasks {
-			if t := &g.tasks[i]; t.state == inHand || t.state == taken {
-				f(t)
-			}
+	for _, t := range e.hand {
+		if t.holds() {
+			f(t)
 		}
 	}
 }
 
+// holds reports whether the task is in hand. The caller holds mu.
+func (t *Task) holds() bool { return t.state == inHand || t.state == taken }
+
 // Context ends, with its cause, when the work is in vain: the batch was cancelled, the task is not held any more, or
 // the membership is over. It ends with Finish and Return, too.
 func (t *Task) Context() context.Context {
-	e := t.grant.e
+	e := t.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t.ctx == nil {
@@ -349,9 +342,9 @@ func (t *Task) Context() context.Context {
 		switch {
 		case e.p.ctx.Err() != nil:
 			t.end(context.Cause(e.p.ctx))
-		case t.grant.batch.over:
+		case t.batch.over:
 			t.end(ErrBatchOver)
-		case t.state != inHand && t.state != taken:
+		case !t.holds():
 			t.end(ErrNotHeld)
 		}
 	}
@@ -412,7 +405,7 @@ func blend(mean, value time.Duration) time.Duration {
 
 // granted puts what Redis granted into the hand. The caller holds mu.
 func (e *Executor) granted(grants []store.Grant) {
-	e.grants = slices.DeleteFunc(e.grants, func(g *grant) bool { return g.open == 0 })
+	e.hand = slices.DeleteFunc(e.hand, func(t *Task) bool { return !t.holds() })
 	for _, from := range grants {
 		b := e.batches[from.Batch]
 		if b == nil {
@@ -429,36 +422,33 @@ func (e *Executor) granted(grants []store.Grant) {
 
 // add puts a grant into the hand. The caller holds mu.
 func (e *Executor) add(b *batchHand, from store.Grant) {
-	g := &grant{e: e, batch: b, tasks: make([]Task, len(from.Payloads)), open: len(from.Payloads)}
+	n := len(from.Payloads)
+	e.open += n
+	b.short += n
+	e.work += b.guess() * time.Duration(n)
 	for i, payload := range from.Payloads {
-		g.tasks[i] = Task{
+		t := &Task{
 			Batch: b.id, Index: from.Index + int64(i), Attempt: from.Attempt, Payload: payload, Timeout: b.timeout,
-			grant: g,
+			e: e, batch: b,
 		}
-	}
-	e.grants = append(e.grants, g)
-	e.open += g.open
-	b.short += g.open
-	e.work += b.guess() * time.Duration(g.open)
-	if b.read {
-		e.offer(g)
+		e.hand = append(e.hand, t)
+		if b.read {
+			e.offer(t)
+		}
 	}
 }
 
-// offer lets consumers take what is in a grant, unless its batch is not to be worked on. The caller holds mu.
-func (e *Executor) offer(g *grant) {
-	if !g.batch.usable {
+// offer lets consumers take a task, unless its batch is not to be worked on. The caller holds mu.
+func (e *Executor) offer(t *Task) {
+	if !t.batch.usable {
 		e.pace.rest = time.Now().Add(restTime)
 	}
-	for i := range g.tasks {
-		t := &g.tasks[i]
-		switch {
-		case t.state != inHand:
-		case !g.batch.usable, e.closing, e.paused:
-			t.giveBack(context.Canceled)
-		default:
-			e.ready = append(e.ready, t)
-		}
+	switch {
+	case t.state != inHand:
+	case !t.batch.usable, e.closing, e.paused:
+		t.giveBack(context.Canceled)
+	default:
+		e.ready = append(e.ready, t)
 	}
 }
 
@@ -508,20 +498,17 @@ func (e *Executor) learn(b *batchHand, m Manifest, over bool) {
 	if over && e.batches[b.id] == b {
 		delete(e.batches, b.id)
 	}
-	for _, g := range e.grants {
-		if g.batch != b || b.usable && !first {
+	for _, t := range e.hand {
+		if t.batch != b || b.usable && !first {
 			continue
 		}
-		for i := range g.tasks {
-			t := &g.tasks[i]
-			if first {
-				t.Timeout = timeout
-			}
-			if over && t.state == taken && t.end != nil {
-				t.end(ErrBatchOver)
-			}
+		if first {
+			t.Timeout = timeout
 		}
-		e.offer(g)
+		if over && t.state == taken && t.end != nil {
+			t.end(ErrBatchOver)
+		}
+		e.offer(t)
 	}
 	if b.usable {
 		e.announce()

@@ -143,9 +143,8 @@ func (j *join) hello(ctx context.Context, p *Process) error {
 
 // untilRedis calls f until Redis answers. errAgain: the Record has changed.
 func (j *join) untilRedis(ctx context.Context, f func() error) error {
-	for {
-		err := f()
-		if err == nil || refused(err) {
+	return until(func(err error) error {
+		if refused(err) {
 			return err
 		}
 		if err := j.awaitRedis(ctx, err); !errors.Is(err, errAgain) {
@@ -155,8 +154,9 @@ func (j *join) untilRedis(ctx context.Context, f func() error) error {
 		case <-j.Changed:
 			return errAgain
 		default:
+			return nil
 		}
-	}
+	}, f)
 }
 
 // awaitRedis waits a while after an error of Redis, unless waiting does not cure it.
@@ -179,12 +179,4 @@ func (j *join) awaitRedis(ctx context.Context, err error) error {
 func backoff(failures int) time.Duration {
 	d := min(100*time.Millisecond<<min(failures, 10), 5*time.Second)
 	return d/2 + rand.N(d/2)
-}
-
-// storeRole is a role as Redis knows it.
-func storeRole(r queue.Role) store.Role {
-	if r == queue.Watcher {
-		return store.Watcher
-	}
-	return store.Executor
 }

@@ -138,10 +138,10 @@ func (k *keeper) serve(ctx context.Context) error {
 
 // pass looks at the seats, and in every period at everything.
 func (k *keeper) pass(ctx context.Context) error {
-	err := k.evictGone(ctx)
-	if err == nil && time.Since(k.looked) >= k.limits.period {
-		now := time.Now()
-		if err = k.repair(ctx); err == nil {
+	now := time.Now()
+	books, err := k.evictGone(ctx)
+	if err == nil && now.Sub(k.looked) >= k.limits.period {
+		if err = k.repair(ctx, books); err == nil {
 			k.looked = now
 		}
 	}
@@ -158,15 +158,14 @@ func (k *keeper) now() time.Time {
 func settleTime(session time.Duration) time.Duration { return session/3 + 2*time.Second }
 
 // evictGone evicts every seat in Redis that ZooKeeper does not have any more. After the first one it waits for those
-// that died at the same time: whether suspects are charged depends on all of these.
-func (k *keeper) evictGone(ctx context.Context) error {
-	books, err := k.p.store.Books(ctx)
-	if err != nil {
-		return err
+// that died at the same time: whether suspects are charged depends on all of these. It returns the books before.
+func (k *keeper) evictGone(ctx context.Context) (books store.Books, err error) {
+	if books, err = k.p.store.Books(ctx); err != nil {
+		return books, err
 	}
 	standing, err := k.standing(ctx)
 	if err != nil {
-		return err
+		return books, err
 	}
 	var gone []string
 	for _, s := range books.Seats {
@@ -178,15 +177,15 @@ func (k *keeper) evictGone(ctx context.Context) error {
 		k.evictAt = time.Now().Add(k.limits.settle)
 	}
 	if time.Now().Before(k.evictAt) {
-		return nil
+		return books, nil
 	}
 	k.evictAt = time.Time{}
 	for some := range slices.Chunk(gone, store.MaxItems) {
 		if err := k.evict(ctx, some); err != nil {
-			return err
+			return books, err
 		}
 	}
-	return nil
+	return books, nil
 }
 
 // evict evicts seats. What Redis has of one may be damaged: that does not keep the others.
@@ -262,11 +261,12 @@ func (k *keeper) lookAbandoned(ctx context.Context) error {
 	if more, err := k.p.moreSeats(ctx, books); err != nil || !more {
 		return err
 	}
-	if err = k.evictGone(ctx); err != nil || k.evictAt.IsZero() {
+	if _, err = k.evictGone(ctx); err != nil || k.evictAt.IsZero() {
 		return err
 	}
 	pause(ctx, time.Until(k.evictAt), nil)
-	return k.evictGone(ctx)
+	_, err = k.evictGone(ctx)
+	return err
 }
 
 // moreSeats reports whether Redis has more seats than ZooKeeper: what dead processes held is given back soon.
@@ -330,7 +330,7 @@ func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 
 
 // repair compares the batches of Redis and ZooKeeper, and finishes what was begun. Between two batches it evicts seats
 // that are gone. An error of Redis ends it; the next pass begins again. What concerns one batch only is logged.
-func (k *keeper) repair(ctx context.Context) error {
+func (k *keeper) repair(ctx context.Context, books store.Books) error {
 	found, err := k.p.store.ByID(ctx) // before ZooKeeper
 	if err != nil {
 		return err
@@ -339,10 +339,7 @@ func (k *keeper) repair(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	amiss := znode.Health{Redis: k.health.Redis}
-	if amiss.Full, err = k.p.store.Full(ctx, int64(k.p.Queue().MaxBytes)); err != nil {
-		return err
-	}
+	amiss := znode.Health{Redis: k.health.Redis, Full: books.Full(int64(k.p.Queue().MaxBytes))}
 	for id, b := range found {
 		if m, there := manifests[id]; there && (b.Broken != "" || m.Life == "" || b.Life == m.Life) {
 			continue
@@ -368,7 +365,7 @@ func (k *keeper) repair(ctx context.Context) error {
 		}
 	}
 	k.health = amiss
-	return errors.Join(k.forgetEnded(ctx), k.dropDead(ctx))
+	return errors.Join(k.forgetEnded(ctx), k.dropDead(ctx, books))
 }
 
 // seatsFirst evicts the seats that are gone, if seats have changed, or if those that died together have had the time to
@@ -381,7 +378,8 @@ func (k *keeper) seatsFirst(ctx context.Context) error {
 			return nil
 		}
 	}
-	return k.evictGone(ctx)
+	_, err := k.evictGone(ctx)
+	return err
 }
 
 // repairBatch does what is to be done about one batch, of which b is what Redis has; nil: nothing that can be used.
@@ -645,10 +643,9 @@ func (k *keeper) forgetDay(ctx context.Context, dir string) error {
 }
 
 // dropDead drops dead tasks that are older than they are kept, a page of each batch in each pass.
-func (k *keeper) dropDead(ctx context.Context) error {
-	books, err := k.p.store.Books(ctx)
-	if err != nil || books.WithDead == 0 {
-		return err
+func (k *keeper) dropDead(ctx context.Context, books store.Books) error {
+	if books.WithDead == 0 {
+		return nil
 	}
 	before := books.Now.Add(-time.Duration(k.p.Queue().KeepDead))
 	ids, err := k.p.store.DeadBatches(ctx, before, k.limits.page)

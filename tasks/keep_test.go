@@ -366,7 +366,7 @@ func TestSeatsThatComeAndGo(t *testing.T) {
 	changed := make(chan struct{})
 	close(changed)
 	k.events = changed
-	if err := k.repair(t.Context()); err != nil {
+	if err := k.repair(t.Context(), store.Books{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"b1", "b2", "b3"} {
@@ -384,7 +384,7 @@ func TestADamagedSeat(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.half("b1", "open", func(b *znode.BatchManifest) { b.State = znode.BatchCancelled })
-	if _, err := f.store().Hello(t.Context(), "dead", store.Executor, 1); err != nil {
+	if _, err := f.store().Hello(t.Context(), "dead", queue.Executor, 1); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.client().HSet(t.Context(), store.Prefix(f.generation())+"hands", "bad", "?").Err(); err != nil {
@@ -463,7 +463,7 @@ func TestAKeeperThatDoesNothing(t *testing.T) {
 	f.idleKeeper()
 	st := f.store()
 	for _, seat := range []string{"dead1", "dead2"} {
-		if _, err := st.Hello(t.Context(), seat, store.Executor, 1); err != nil {
+		if _, err := st.Hello(t.Context(), seat, queue.Executor, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -506,7 +506,7 @@ func TestSeatsChangeWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.joinKeeper("keeper", defaultLong())
-	if _, err := p.store.Hello(t.Context(), "dead", store.Executor, 1); err != nil {
+	if _, err := p.store.Hello(t.Context(), "dead", queue.Executor, 1); err != nil {
 		t.Fatal(err)
 	}
 	rig.Await(t, "a keeper", func() bool { return len(f.books().Seats) == 1 })

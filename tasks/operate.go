@@ -83,7 +83,7 @@ func (o *Operator) Close() {
 // Store is the queue in Redis. It connects if that was not done yet, and waits for Redis until ctx ends.
 func (o *Operator) Store(ctx context.Context) (*store.Queue, error) {
 	if o.client == nil {
-		err := o.until(ctx, func() (err error) {
+		err := until(o.Away(ctx), func() (err error) {
 			o.client, err = o.c.Redis.connect(ctx, o.Queue)
 			return err
 		})
@@ -94,12 +94,13 @@ func (o *Operator) Store(ctx context.Context) (*store.Queue, error) {
 	return open(o.client, o.Queue, o.Generation), nil
 }
 
-// until calls f, which can be repeated, until Redis answers.
-func (o *Operator) until(ctx context.Context, f func() error) error {
-	for away := o.Away(ctx); ; {
+// until calls f, which can be repeated, until Redis answers. After each error away waits, or says why that is of no
+// use; nil does not wait.
+func until(away func(error) error, f func() error) error {
+	for {
 		err := f()
-		if err == nil {
-			return nil
+		if err == nil || away == nil {
+			return err
 		}
 		if err := away(err); err != nil {
 			return err
@@ -143,7 +144,16 @@ func (o *Operator) call(ctx context.Context, f func(st *store.Queue) error) erro
 	if err != nil {
 		return err
 	}
-	return o.until(ctx, func() error { return f(st) })
+	return until(o.Away(ctx), func() error { return f(st) })
+}
+
+// ask is call for what has an answer.
+func ask[T any](ctx context.Context, o *Operator, f func(st *store.Queue) (T, error)) (answer T, err error) {
+	err = o.call(ctx, func(st *store.Queue) (err error) {
+		answer, err = f(st)
+		return err
+	})
+	return answer, err
 }
 
 // Manifest reads an unfinished batch. ErrNoBatch: there is none of this name.
@@ -277,12 +287,9 @@ func (o *Operator) end(ctx context.Context, id string, m Manifest, how znode.End
 
 // WithDead lists the batches that have dead tasks, also those that have ended: the first store.MaxDeadBatches of them.
 func (o *Operator) WithDead(ctx context.Context) ([]string, error) {
-	var ids []string
-	err := o.call(ctx, func(st *store.Queue) (err error) {
-		ids, err = st.DeadBatches(ctx, time.Now().AddDate(100, 0, 0), store.MaxDeadBatches)
-		return err
+	return ask(ctx, o, func(st *store.Queue) ([]string, error) {
+		return st.DeadBatches(ctx, time.Now().AddDate(100, 0, 0), store.MaxDeadBatches)
 	})
-	return ids, err
 }
 
 // DropDead deletes the dead tasks of a batch that are there when it begins. It returns how many it deleted: after a
@@ -301,24 +308,12 @@ func (o *Operator) eachDead(
 	ctx context.Context, id string, f func(st *store.Queue, before time.Time) (int64, error),
 ) (err error) {
 	defer wrapf(&err, "dead tasks of %s", id)
-	var before time.Time
-	for n := int64(1); n > 0; {
-		err := o.call(ctx, func(st *store.Queue) (err error) {
-			if before.IsZero() {
-				var books store.Books
-				if books, err = st.Books(ctx); err != nil {
-					return err
-				}
-				before = books.Now.Add(time.Millisecond)
-			}
-			n, err = f(st, before)
-			return err
-		})
-		if err != nil {
-			return err
-		}
+	books, err := ask(ctx, o, func(st *store.Queue) (store.Books, error) { return st.Books(ctx) })
+	before := books.Now.Add(time.Millisecond)
+	for n := int64(1); n > 0 && err == nil; {
+		n, err = ask(ctx, o, func(st *store.Queue) (int64, error) { return f(st, before) })
 	}
-	return nil
+	return err
 }
 
 // Nobody tells a submitter that a batch is completed, so it asks Redis: at first after firstAsk, then half as often
@@ -389,13 +384,10 @@ func (o *Operator) tellFull(ctx context.Context) error {
 	return err
 }
 
-// Full is that of store.Queue.
+// Full is that of store.Books.
 func (o *Operator) Full(ctx context.Context) (held int64, err error) {
-	err = o.call(ctx, func(st *store.Queue) (err error) {
-		held, err = st.Full(ctx, int64(o.Queue.MaxBytes))
-		return err
-	})
-	return held, err
+	books, err := ask(ctx, o, func(st *store.Queue) (store.Books, error) { return st.Books(ctx) })
+	return books.Full(int64(o.Queue.MaxBytes)), err
 }
 
 // whyGone says why Redis does not have a batch.

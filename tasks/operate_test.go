@@ -37,7 +37,7 @@ type worker struct {
 func (f *fixture) worker(name string) *worker {
 	f.t.Helper()
 	w := &worker{t: f.t, st: f.store(), name: name}
-	if _, err := w.st.Hello(f.t.Context(), name, store.Executor, 1); err != nil {
+	if _, err := w.st.Hello(f.t.Context(), name, queue.Executor, 1); err != nil {
 		f.t.Fatal(err)
 	}
 	return w
@@ -281,7 +281,7 @@ func TestRetryGoesOn(t *testing.T) {
 	}
 	st := f.store()
 	later := time.Now().Add(time.Hour)
-	if n, err := st.RetryAs(t.Context(), "b", "b.retry", x.out.Manifest.Life, 0, 100, later); err != nil || n != 100 {
+	if n, err := st.Retry(t.Context(), "b", "b.retry", x.out.Manifest.Life, 0, 100, later); err != nil || n != 100 {
 		t.Fatal(n, err)
 	}
 	if n, err := st.Drop(t.Context(), "b", 50, time.Now().Add(time.Hour)); err != nil || n != 50 {

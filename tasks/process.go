@@ -162,16 +162,13 @@ func (p *Process) Ready() bool {
 // start watches in the background until the membership ends.
 func (p *Process) start() *Process {
 	own := func([]byte, zkconn.Stat) error { return nil } // the bodies are for others
-	p.seat.Watch(own, own, p.readRecord)
+	p.seat.Watch(own, own, func(rec resource.Record, _ zkconn.Stat) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.queue = queue.Of(&rec)
+	})
 	p.seat.Go(p.keep)
 	return p
-}
-
-// readRecord notes what is declared.
-func (p *Process) readRecord(rec resource.Record, _ zkconn.Stat) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.queue = queue.Of(&rec)
 }
 
 // StopRequested waits until the processes are asked to stop, by terminate. It returns nil then: drain, and Leave.
@@ -262,7 +259,7 @@ func (p *Process) unlock() { p.calls <- struct{}{} }
 
 // hello lets the seat in, whose znode stands. The caller is the only one who calls.
 func (p *Process) hello(ctx context.Context) error {
-	seq, err := p.store.Hello(ctx, p.Seat, storeRole(p.config.Role), max(p.config.Parallel, 1))
+	seq, err := p.store.Hello(ctx, p.Seat, p.config.Role, max(p.config.Parallel, 1))
 	if err == nil {
 		p.seq = max(p.seq, seq)
 	}
@@ -326,6 +323,16 @@ func (p *Process) Pause(ctx context.Context, err error) error {
 	return context.Cause(ctx)
 }
 
+// pausing returns a function that waits after an error of Redis, as Pause does, or returns why that is of no use.
+func (p *Process) pausing(ctx context.Context) func(error) error {
+	return func(err error) error {
+		if refused(err) || hopeless(err) {
+			return err
+		}
+		return p.Pause(ctx, err)
+	}
+}
+
 // answered notes that Redis answers.
 func (p *Process) answered() {
 	p.mu.Lock()
@@ -335,56 +342,4 @@ func (p *Process) answered() {
 	if failures > 0 {
 		p.log.Info("redis answers again")
 	}
-}
-
-// Load is how much work a queue has.
-type Load struct {
-	Batches  int           // with keys in Redis
-	Waiting  int64         // tasks that nobody has
-	Hand     int64         // tasks that executors have
-	Done     int64         // of these batches
-	Dead     int64         // of these batches
-	Attempts int64         // at tasks that have ended, of all batches ever
-	Bytes    int64         // that Redis holds of the queue
-	Oldest   time.Duration // since the oldest batch with waiting tasks was submitted; 0: nothing waits
-}
-
-// maxLoad is how many batches are counted.
-const maxLoad = 1000
-
-// Load counts the work of the queue. Of the tasks it counts those of the oldest 1,000 batches.
-func (p *Process) Load(ctx context.Context) (Load, error) {
-	books, err := p.store.Books(ctx)
-	if err != nil {
-		return Load{}, err
-	}
-	l := Load{Batches: books.Batches, Attempts: books.Finished, Bytes: books.Bytes}
-	oldest := ""
-	counted := 0
-	for b, err := range p.store.AllBatches(ctx) {
-		if err != nil {
-			return Load{}, err
-		}
-		waiting := b.Waiting + b.Returned + b.Late
-		l.Waiting, l.Hand, l.Done, l.Dead = l.Waiting+waiting, l.Hand+b.Out, l.Done+b.Done, l.Dead+b.Dead
-		if oldest == "" && waiting > 0 {
-			oldest = b.ID
-		}
-		if counted++; counted == maxLoad {
-			break
-		}
-	}
-	if oldest != "" {
-		l.Oldest, err = p.age(ctx, oldest)
-	}
-	return l, err
-}
-
-// age is the time since a batch was submitted; 0 if it has ended meanwhile.
-func (p *Process) age(ctx context.Context, id string) (time.Duration, error) {
-	m, err := p.Manifest(ctx, id)
-	if errors.Is(err, ErrNoBatch) {
-		return 0, nil
-	}
-	return max(time.Since(m.Since), 0), err
 }

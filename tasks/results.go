@@ -149,8 +149,8 @@ func textOrBytes(b []byte) (*string, []byte) {
 }
 
 // Records reads what became of the tasks of a batch that are finished: the results in the order in which they came,
-// then the dead tasks. It holds one page in memory. After an error that is no refusal it calls away, which waits or
-// returns why not, and reads the page again; nil does not wait. An error ends the sequence.
+// then the dead tasks. It holds one page in memory. After an error it calls away, which waits or returns why not, and
+// reads the page again; nil does not wait. An error ends the sequence.
 func Records(
 	ctx context.Context, st *store.Queue, id string, away func(error) error,
 ) iter.Seq2[Record, error] {
@@ -194,12 +194,11 @@ func paged[T any](
 	return func(yield func(Record, error) bool) {
 		var skip int64
 		for {
-			all, err := page(skip)
-			if err != nil && away != nil && !refused(err) && !hopeless(err) {
-				if err = away(err); err == nil {
-					continue
-				}
-			}
+			var all []T
+			err := until(away, func() (err error) {
+				all, err = page(skip)
+				return err
+			})
 			if err != nil {
 				yield(Record{}, err)
 				return

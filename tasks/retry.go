@@ -86,7 +86,7 @@ func (o *Operator) retryUnfinished(ctx context.Context, id string, m Manifest) (
 	}
 	r := Retried{Batch: id}
 	err = o.eachDead(ctx, id, func(st *store.Queue, before time.Time) (int64, error) {
-		n, err := st.Retry(ctx, id, m.Life, store.MaxItems, before)
+		n, err := st.Retry(ctx, id, id, m.Life, 0, store.MaxItems, before)
 		r.Tasks += n
 		return n, err
 	})
@@ -97,12 +97,8 @@ func (o *Operator) retryUnfinished(ctx context.Context, id string, m Manifest) (
 }
 
 // Books reads the books of a batch in Redis.
-func (o *Operator) Books(ctx context.Context, id string) (b store.Batch, err error) {
-	err = o.call(ctx, func(st *store.Queue) (err error) {
-		b, err = st.Batch(ctx, id)
-		return err
-	})
-	return b, err
+func (o *Operator) Books(ctx context.Context, id string) (store.Batch, error) {
+	return ask(ctx, o, func(st *store.Queue) (store.Batch, error) { return st.Batch(ctx, id) })
 }
 
 // retryEnded submits the dead tasks of a batch that has ended.
@@ -193,7 +189,7 @@ func (x *submission) move(ctx context.Context) error {
 		before = length
 		err = x.call(ctx, func(st *store.Queue) error {
 			n := int(min(x.content.tasks-length, store.MaxItems))
-			_, err := st.RetryAs(ctx, x.from, x.c.ID, x.out.Manifest.Life, length, n, time.Now().AddDate(100, 0, 0))
+			_, err := st.Retry(ctx, x.from, x.c.ID, x.out.Manifest.Life, length, n, time.Now().AddDate(100, 0, 0))
 			return err
 		})
 		if err != nil {

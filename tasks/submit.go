@@ -546,7 +546,7 @@ func (x *submission) displace(ctx context.Context, life string) error {
 // append writes the tasks that Redis does not have yet.
 func (x *submission) append(ctx context.Context) error {
 	w := &writer{x: x, all: newDigest()}
-	err := w.send(ctx, nil) // which tells how many there are
+	err := w.send(ctx) // which tells how many there are
 	if err != nil || w.at == x.content.tasks {
 		return err
 	}
@@ -558,14 +558,19 @@ func (x *submission) append(ctx context.Context) error {
 		if w.all.tasks <= w.at {
 			continue
 		}
-		if err := w.add(ctx, payload); err != nil {
+		w.chunk = append(w.chunk, bytes.Clone(payload))
+		w.bytes += len(payload)
+		if len(w.chunk) < store.MaxItems && w.bytes < store.MaxBytes {
+			continue
+		}
+		if err := w.send(ctx); err != nil {
 			return err
 		}
 	}
 	if got := w.all.end(); got != x.content {
 		return x.changed(ctx)
 	}
-	return w.send(ctx, w.chunk)
+	return w.send(ctx)
 }
 
 // changed ends a batch that has other tasks than its manifest says.
@@ -595,60 +600,45 @@ type writer struct {
 	bytes int
 }
 
-// add adds a task, and sends the chunk if it is full.
-func (w *writer) add(ctx context.Context, payload []byte) error {
-	w.chunk = append(w.chunk, bytes.Clone(payload))
-	w.bytes += len(payload)
-	if len(w.chunk) < store.MaxItems && w.bytes < store.MaxBytes {
-		return nil
-	}
-	chunk := w.chunk
-	w.chunk, w.bytes = w.chunk[:0], 0
-	return w.send(ctx, chunk)
-}
-
-// send appends a chunk. It can be repeated, also after a lost reply.
-func (w *writer) send(ctx context.Context, chunk [][]byte) error {
+// send appends the chunk. It can be repeated, also after a lost reply.
+func (w *writer) send(ctx context.Context) error {
 	x := w.x
 	err := x.call(ctx, func(st *store.Queue) error {
-		length, err := st.Append(ctx, x.c.ID, x.out.Manifest.Life, w.at, chunk)
+		length, err := st.Append(ctx, x.c.ID, x.out.Manifest.Life, w.at, w.chunk)
 		if err == nil {
-			w.at = max(w.at+int64(len(chunk)), length)
+			w.at = max(w.at+int64(len(w.chunk)), length)
 		}
 		return err
 	})
-	if err == nil && x.c.Progress != nil {
+	if err != nil {
+		return err
+	}
+	w.chunk, w.bytes = w.chunk[:0], 0
+	if x.c.Progress != nil {
 		x.c.Progress(w.at, x.content.tasks)
 	}
-	if err == nil {
-		err = x.touch(ctx)
-	}
-	return err
+	return x.touch(ctx)
 }
 
 // call makes a call of Redis that can be repeated, until it is answered. It waits for room.
 func (x *submission) call(ctx context.Context, f func(st *store.Queue) error) error {
-	for {
-		err := f(x.store())
-		if err == nil {
-			x.fails = 0
-			return nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	err := until(func(err error) error {
 		what := "Redis: " + err.Error()
 		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		case errors.Is(err, store.ErrFull):
 			what = fmt.Sprintf("room in Redis: the queue's max_bytes is %s", x.join.queue.MaxBytes)
 		case errors.Is(err, store.ErrMemory):
 		case refused(err), hopeless(err):
 			return err
 		}
-		if err := x.await(ctx, what); err != nil {
-			return err
-		}
+		return x.await(ctx, what)
+	}, func() error { return f(x.store()) })
+	if err == nil {
+		x.fails = 0
 	}
+	return err
 }
 
 // await waits a while for something in Redis, and looks whether somebody has ended or cancelled the batch meanwhile.

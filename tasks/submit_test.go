@@ -331,7 +331,7 @@ func (f *fixture) leaveDead(id string) {
 		err = st.Open(ctx, id, "x", 1)
 	}
 	if err == nil {
-		_, err = st.Hello(ctx, "1", store.Executor, 1)
+		_, err = st.Hello(ctx, "1", queue.Executor, 1)
 	}
 	if err == nil {
 		_, err = st.Turn(ctx, "1", 1, store.Turn{Idle: 1, MaxBytes: 1 << 20})

@@ -174,7 +174,7 @@ func (e *Executor) stalls(now time.Time) {
 	}
 	limit := stall
 	if t := e.first(); t != nil {
-		limit = max(limit, 2*t.grant.batch.guess())
+		limit = max(limit, 2*t.batch.guess())
 	}
 	if now.Sub(c.moved) >= limit {
 		c.stalled, c.moved = true, now
@@ -276,7 +276,10 @@ func (e *Executor) turn() error {
 		e.pace.held = time.Time{}
 	}
 	e.refused(sent, out.Refused)
-	e.forget(len(sent))
+	for _, r := range sent {
+		e.bytes -= len(r.Data)
+	}
+	e.results = slices.Delete(e.results, 0, len(sent))
 	if out.Alone {
 		e.pace.alone = now.Add(restTime)
 	} else {
@@ -284,14 +287,6 @@ func (e *Executor) turn() error {
 	}
 	e.granted(out.Granted)
 	return nil
-}
-
-// forget removes the first results. The caller holds mu.
-func (e *Executor) forget(n int) {
-	for _, r := range e.results[:n] {
-		e.bytes -= len(r.Data)
-	}
-	e.results = slices.Delete(e.results, 0, n)
 }
 
 // refused notes which results did not count. They are not sent again. The caller holds mu.

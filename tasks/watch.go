@@ -31,8 +31,7 @@ type Completed struct {
 // while Redis is away. An error ends the sequence: ErrIncomplete, if Redis has lost something meanwhile.
 func (b *Completed) Records(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		away := func(err error) error { return b.p.Pause(ctx, err) }
-		for r, err := range Records(ctx, b.p.store, b.ID, away) {
+		for r, err := range Records(ctx, b.p.store, b.ID, b.p.pausing(ctx)) {
 			if !yield(r, err) || err != nil {
 				return
 			}
@@ -46,20 +45,20 @@ func (b *Completed) Records(ctx context.Context) iter.Seq2[Record, error] {
 // held makes sure that this watcher has had the batch all the time. It has claimed it when all results were there, and
 // does not claim it again: so if Redis has the claim, it has lost none of them.
 func (b *Completed) held(ctx context.Context) error {
-	for {
-		books, err := b.p.store.Batch(ctx, b.ID)
-		switch {
-		case err == nil && books.Broken != "":
-			return fmt.Errorf("%w: %s", store.ErrBroken, books.Broken)
-		case err == nil && (books.Life != b.Manifest.Life || books.Holder != b.p.Seat):
-			return fmt.Errorf("%w: redis has lost that this process has the batch", ErrIncomplete)
-		case err == nil, refused(err), hopeless(err):
-			return err
-		}
-		if err := b.p.Pause(ctx, err); err != nil {
-			return err
-		}
+	var books store.Batch
+	err := until(b.p.pausing(ctx), func() (err error) {
+		books, err = b.p.store.Batch(ctx, b.ID)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case books.Broken != "":
+		return fmt.Errorf("%w: %s", store.ErrBroken, books.Broken)
+	case books.Life != b.Manifest.Life || books.Holder != b.p.Seat:
+		return fmt.Errorf("%w: redis has lost that this process has the batch", ErrIncomplete)
 	}
+	return nil
 }
 
 // Watch takes completed batches and calls do for each, one after the other, until ctx or the membership ends; it
@@ -226,15 +225,12 @@ func (w *watch) end(ctx context.Context, got *store.Claimed, m Manifest, how zno
 func (w *watch) until(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := lingering(ctx, w.p.ctx, leaveTimeout)
 	defer cancel()
-	for {
-		err := f(ctx)
-		if err == nil || hopeless(err) {
+	return until(func(err error) error {
+		if hopeless(err) {
 			return err
 		}
-		if err := w.p.Pause(ctx, w.p.seat.Removed(err)); err != nil {
-			return err
-		}
-	}
+		return w.p.Pause(ctx, w.p.seat.Removed(err))
+	}, func() error { return f(ctx) })
 }
 
 // lingering ends with over, or so long after ctx.

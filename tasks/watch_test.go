@@ -211,7 +211,7 @@ func TestWatchFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	mended.Store(true)
-	if _, err := f.store().Retry(t.Context(), "b", b.Life, 100, time.Now()); err != nil {
+	if _, err := f.store().Retry(t.Context(), "b", "b", b.Life, 0, 100, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if f.endOf("b"); tries.Load() != 3 {

@@ -19,6 +19,7 @@ import (
 
 	"muster/member"
 	"muster/tasks"
+	"muster/tasks/store"
 	"muster/worker"
 )
 
@@ -289,26 +290,61 @@ func (r *queueRun) healthOf() healthOf {
 // booksLimit is how long a scrape waits for Redis.
 const booksLimit = 3 * time.Second
 
+// maxCounted is of how many batches a scrape counts the tasks.
+const maxCounted = 1000
+
+// readBooks reads what Redis holds of a queue: all in all, and the sum of its oldest batches. oldest is the time since
+// the first of these with waiting tasks was submitted; 0: nothing waits.
+func readBooks(ctx context.Context, p *tasks.Process) (
+	books store.Books, sum store.Batch, oldest time.Duration, err error,
+) {
+	if books, err = p.Store().Books(ctx); err != nil {
+		return books, sum, 0, err
+	}
+	first, counted := "", 0
+	for b, err := range p.Store().AllBatches(ctx) {
+		if err != nil {
+			return books, sum, 0, err
+		}
+		waiting := b.Waiting + b.Returned + b.Late
+		sum.Waiting, sum.Out, sum.Done, sum.Dead = sum.Waiting+waiting, sum.Out+b.Out, sum.Done+b.Done, sum.Dead+b.Dead
+		if first == "" && waiting > 0 {
+			first = b.ID
+		}
+		if counted++; counted == maxCounted {
+			break
+		}
+	}
+	if first == "" {
+		return books, sum, 0, nil
+	}
+	m, err := p.Manifest(ctx, first)
+	if errors.Is(err, tasks.ErrNoBatch) { // it has ended meanwhile
+		return books, sum, 0, nil
+	}
+	return books, sum, max(time.Since(m.Since), 0), err
+}
+
 // collectBooks shows what Redis and ZooKeeper hold of the queue, which all of its processes tell alike.
 func collectBooks(to samples, p *tasks.Process, labels ...string) {
 	ctx, cancel := context.WithTimeout(p.Context(), booksLimit)
 	defer cancel()
-	load, err := p.Load(ctx)
+	books, batches, oldest, err := readBooks(ctx, p)
 	to.holds("muster_queue_redis", "1 while the queue's Redis answers. Without it the others of the queue are missing.",
 		err == nil, labels...)
 	if err != nil {
 		return
 	}
 	gauge := func(name, help string, value float64) { to.gauge("muster_queue_"+name, help, value, labels...) }
-	gauge("batches", "Unfinished batches.", float64(load.Batches))
-	gauge("depth", "Tasks that wait.", float64(load.Waiting))
+	gauge("batches", "Unfinished batches.", float64(books.Batches))
+	gauge("depth", "Tasks that wait.", float64(batches.Waiting))
 	gauge("oldest_age_seconds", "Since when the oldest batch that has waiting tasks was submitted; 0: none.",
-		load.Oldest.Seconds())
-	gauge("in_hand", "Tasks that executors have.", float64(load.Hand))
-	gauge("done", "Tasks of unfinished batches that have a result.", float64(load.Done))
-	gauge("dead", "Tasks of unfinished batches that failed for good.", float64(load.Dead))
-	gauge("bytes", "What Redis holds. Above twice max_bytes nothing is executed until a batch ends.", float64(load.Bytes))
+		oldest.Seconds())
+	gauge("in_hand", "Tasks that executors have.", float64(batches.Out))
+	gauge("done", "Tasks of unfinished batches that have a result.", float64(batches.Done))
+	gauge("dead", "Tasks of unfinished batches that failed for good.", float64(batches.Dead))
+	gauge("bytes", "What Redis holds. Above twice max_bytes nothing is executed until a batch ends.", float64(books.Bytes))
 	gauge("max_bytes", "The queue's max_bytes.", float64(p.Queue().MaxBytes))
 	to.show(prometheus.CounterValue, "muster_queue_attempts_total", "Attempts at tasks that have ended.",
-		float64(load.Attempts), labels...)
+		float64(books.Finished), labels...)
 }

@@ -119,7 +119,7 @@ func TestOutages(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, s := range books.Seats {
-					dead[s.Name] = s.Role == store.Executor
+					dead[s.Name] = s.Role == queue.Executor
 				}
 				t.Logf("outage %d after %s", round, time.Since(begun).Round(time.Second))
 				w.kill(names...)

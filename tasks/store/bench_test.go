@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"muster/resource/queue"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func benchTurns(b testing.TB, c *redis.Client, name string) time.Duration {
 	q := &testQueue{Queue: New(c, b.Name()+name, "q"), t: b, c: c}
 	q.submit("b", 1, 3, benchTasks()...)
 	ctx := context.Background()
-	must(q.Hello(ctx, "e", Executor, benchHand))(b)
+	must(q.Hello(ctx, "e", queue.Executor, benchHand))(b)
 	begin, done := time.Now(), 0
 	var results []Result
 	for seq := int64(1); done < benchBatch; seq++ {

@@ -230,7 +230,7 @@ func TestMonstersInACall(t *testing.T) {
 // calls are all that is asked of a queue.
 func calls() map[string]func(ctx context.Context, q *Queue) error {
 	return map[string]func(ctx context.Context, q *Queue) error{
-		"hello": func(ctx context.Context, q *Queue) error { _, err := q.Hello(ctx, "s", Executor, 1); return err },
+		"hello": func(ctx context.Context, q *Queue) error { _, err := q.Hello(ctx, "s", queue.Executor, 1); return err },
 		"evict": func(ctx context.Context, q *Queue) error { _, _, err := q.Evict(ctx, Left, "s"); return err },
 		"append": func(ctx context.Context, q *Queue) error {
 			_, err := q.Append(ctx, "b", "l", 0, nil)

@@ -18,17 +18,12 @@ import (
 // Books is what Redis holds of a queue.
 type Books struct {
 	Now      time.Time // of Redis
-	Virtual  float64   // virtual time in ns
 	Bytes    int64     // Cost of everything held
-	Mean     time.Duration
 	Finished int64     // attempts
 	Slots    int       // commands that all executors run at once
-	Weights  int64     // of the batches that can be taken from
 	Evicted  time.Time // when somebody last did
 	Batches  int       // with keys
-	Running  int       // that can be taken from
 	Complete int       // that nobody claimed
-	Late     int       // with late tasks
 	WithDead int       // also removed ones
 	Seats    []Seat    // by name
 }
@@ -36,7 +31,7 @@ type Books struct {
 // Seat is a seat that said hello.
 type Seat struct {
 	Name  string
-	Role  Role
+	Role  queue.Role
 	Slots int
 	Seq   int64
 	Shut  bool // is being evicted; evict it until nothing is left
@@ -47,14 +42,11 @@ type Batch struct {
 	ID, Broken                    string // Broken: what does not fit; the rest is empty then
 	Life, State, Results          string
 	Holder, Because               string // the watcher's seat; why the last try ended
-	Number                        int64
 	Weight, Attempts              int
 	Version                       int64
 	Declared, Sum                 int64 // bytes: as Begin said, as they came
 	Tasks, Taken, Out, Done, Dead int64
-	Bytes, Largest, LargestResult int64
-	Virtual                       float64 // ns
-	Mean                          time.Duration
+	Bytes                         int64
 	Finished                      int64 // attempts
 	Tries, Falls                  int   // of watchers; deaths of watchers
 	Waiting, Returned, Late       int64
@@ -65,23 +57,21 @@ func (q *Queue) Books(ctx context.Context) (Books, error) {
 	return ask(ctx, q, "count", parseBooks, "queue")
 }
 
-// Full returns the bytes that Redis holds, if these are more than twice the queue's max_bytes: then nothing is executed
-// until a batch ends. Otherwise it returns 0.
-func (q *Queue) Full(ctx context.Context, maxBytes int64) (held int64, err error) {
-	b, err := q.Books(ctx)
-	if err != nil || b.Bytes <= 2*maxBytes {
-		return 0, err
+// Full is the bytes that Redis holds, if these are more than twice the queue's max_bytes: then nothing is executed until
+// a batch ends. Otherwise it is 0.
+func (b Books) Full(maxBytes int64) (held int64) {
+	if b.Bytes > 2*maxBytes {
+		return b.Bytes
 	}
-	return b.Bytes, nil
+	return 0
 }
 
 func parseBooks(s *shape, v any) Books {
 	l := s.list(v, 15, 15)
 	n := func(i int) int64 { return s.count(l[i]) }
 	b := Books{
-		Now: s.at(l[0]), Virtual: s.float(l[1]), Bytes: s.number(l[2], -maxCount, maxCount), Mean: time.Duration(n(3)),
-		Finished: n(4), Slots: int(n(6)), Weights: n(7), Evicted: s.at(l[8]),
-		Batches: int(n(9)), Running: int(n(10)), Complete: int(n(11)), Late: int(n(12)), WithDead: int(n(13)),
+		Now: s.at(l[0]), Bytes: s.number(l[2], -maxCount, maxCount), Finished: n(4), Slots: int(n(6)),
+		Evicted: s.at(l[8]), Batches: int(n(9)), Complete: int(n(11)), WithDead: int(n(13)),
 	}
 	hands := s.list(l[14], 0, maxItems)
 	for i := 0; i+1 < len(hands); i += 2 {
@@ -99,7 +89,8 @@ func parseSeat(name, value string) Seat {
 	}
 	if len(part) == 3 {
 		var s shape
-		seat.Role, seat.Slots, seat.Seq = Role(part[0]), int(s.count(part[1])), s.count(part[2])
+		seat.Role = map[string]queue.Role{"e": queue.Executor, "w": queue.Watcher}[part[0]]
+		seat.Slots, seat.Seq = int(s.count(part[1])), s.count(part[2])
 	}
 	return seat
 }
@@ -205,10 +196,10 @@ func (s *shape) books(v any) Batch {
 	text := func(i int) string { return s.text(l[i], maxText) }
 	b.Life, b.State, b.Results, b.Holder, b.Because = text(2), text(3), text(4), text(5), text(6)
 	n := func(i int) int64 { return s.count(l[i+7]) }
-	b.Number, b.Weight, b.Attempts, b.Version = n(0), int(n(1)), int(n(2)), n(3)
+	b.Weight, b.Attempts, b.Version = int(n(1)), int(n(2)), n(3)
 	b.Declared, b.Sum, b.Tasks, b.Taken, b.Out, b.Done, b.Dead = n(4), n(5), n(6), n(7), n(8), n(9), n(10)
-	b.Bytes, b.Largest, b.LargestResult = s.number(l[18], -maxCount, maxCount), n(12), n(13)
-	b.Virtual, b.Mean, b.Finished, b.Tries, b.Falls = s.float(l[21]), time.Duration(n(15)), n(16), int(n(17)), int(n(18))
+	b.Bytes, b.Finished = s.number(l[18], -maxCount, maxCount), n(16)
+	b.Tries, b.Falls = int(n(17)), int(n(18))
 	b.Waiting, b.Returned, b.Late = n(19), n(20), n(21)
 	return b
 }
@@ -395,18 +386,6 @@ func (s *shape) wait(v any) time.Duration {
 
 // at is a time in ms.
 func (s *shape) at(v any) time.Time { return time.UnixMilli(s.number(v, 0, maxMillis)) }
-
-// float is a finite number as a text.
-func (s *shape) float(v any) float64 {
-	n, err := strconv.ParseFloat(s.text(v, maxText), 64)
-	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
-		s.wrong("%s instead of a number", brief(v))
-	}
-	if s.err != nil {
-		return 0
-	}
-	return n
-}
 
 // brief is how an error shows what did not fit.
 func brief(v any) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"muster/resource/queue"
 	"strconv"
 	"time"
 )
@@ -143,7 +144,7 @@ func (w *ward) strike(o outage) {
 func (b *bed) join() {
 	b.w.names++
 	*b = bed{w: b.w, seat: strconv.FormatInt(int64(b.w.names), 16)}
-	must(b.w.Hello(b.w.t.Context(), b.seat, Executor, b.w.parallel))(b.w.t)
+	must(b.w.Hello(b.w.t.Context(), b.seat, queue.Executor, b.w.parallel))(b.w.t)
 	b.turn()
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"muster/resource/queue"
 	"muster/tasks/store/lua"
 	"muster/tasks/store/storemodel"
 )
@@ -48,8 +49,8 @@ func direct(t *testing.T, clock string, dial func(context.Context, string, strin
 	q.scripts = loadScripts(clock)
 	_, err = client.EvalSha(ctx, q.scripts["hello"].Hash(), []string{q.prefix + "q"}, "a", "queue-1", "e", 1).Result()
 	note(nil, err) // NOSCRIPT
-	note(q.Hello(ctx, "e", Executor, 1))
-	note(q.Hello(ctx, "f", Executor, 1))
+	note(q.Hello(ctx, "e", queue.Executor, 1))
+	note(q.Hello(ctx, "f", queue.Executor, 1))
 
 	waits := client.Conn()
 	t.Cleanup(func() { waits.Close() })
@@ -124,11 +125,11 @@ func directEnd(t *testing.T, q *Queue) (log []string) {
 	note(q.Turn(ctx, "e", 2, Turn{Results: []Result{{Task{"b", 0}, 1, Never, time.Second, []byte("no")}}}))
 	note(q.DeadBatches(ctx, time.UnixMilli(0), 10))
 	note(q.DeadBatches(ctx, time.Now().Add(time.Hour), 10))
-	_, err := q.Hello(ctx, "a\r\n", Executor, 1)
+	_, err := q.Hello(ctx, "a\r\n", queue.Executor, 1)
 	note(nil, err)
 	other := *q
 	other.id = "queue-2"
-	_, err = other.Hello(ctx, "z", Executor, 1)
+	_, err = other.Hello(ctx, "z", queue.Executor, 1)
 	note(nil, err)
 	err = other.Begin(ctx, NewBatch{ID: "c", Weight: 1, Attempts: 1, Results: "watcher"}, manyBytes)
 	note(nil, err)

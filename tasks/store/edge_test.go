@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"muster/resource/queue"
 	"slices"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func TestABrokenBatchIsLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(t)
 			q.submit("bad", 1, 3, payloads(5)...)
-			e := q.seat("e", Executor, 1)
+			e := q.seat("e", queue.Executor, 1)
 			e.turn(Turn{Idle: 2})
 			q.submit("good", 1, 3, payloads(5)...)
 			if err := spoil(q); err != nil {
@@ -63,7 +64,8 @@ func TestAnOldHandDoesNotReachANewBatchOfTheSameName(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.submit("b", 1, 3, payloads(2)...)
-	evicted, finishing, keeping := q.seat("e1", Executor, 1), q.seat("e2", Executor, 1), q.seat("e3", Executor, 1)
+	evicted, finishing := q.seat("e1", queue.Executor, 1), q.seat("e2", queue.Executor, 1)
+	keeping := q.seat("e3", queue.Executor, 1)
 	evicted.turn(Turn{Idle: 1})
 	finishing.turn(Turn{Idle: 1})
 	succeeds(t, q.Remove(t.Context(), "b", "life-b"))
@@ -86,7 +88,7 @@ func TestSyncKeepsAnAttempt(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.submit("b", 1, 3, payloads(8)...)
-	e := q.seat("e", Executor, 8)
+	e := q.seat("e", queue.Executor, 8)
 	e.turn(Turn{Idle: 4})
 	believed := slices.Clone(e.hand)
 	believed[1].Attempt = 2
@@ -115,7 +117,7 @@ func TestABatchThatKillsItsWatchers(t *testing.T) {
 	q.submit("b", 1, 2)
 	var tries []int
 	for _, name := range []string{"w1", "w2", "w3", "w4", "w5"} {
-		w := q.seat(name, Watcher, 0)
+		w := q.seat(name, queue.Watcher, 0)
 		if c := w.claim(); c != nil {
 			tries = append(tries, c.Try)
 		}
@@ -124,8 +126,8 @@ func TestABatchThatKillsItsWatchers(t *testing.T) {
 	if !slices.Equal(tries, []int{1, 1, 1, 2}) {
 		t.Errorf("tries: %v", tries)
 	}
-	w := q.seat("w6", Watcher, 0)
-	must(q.Retry(t.Context(), "b", "life-b", 0, q.now))(t)
+	w := q.seat("w6", queue.Watcher, 0)
+	must(q.Retry(t.Context(), "b", "b", "life-b", 0, 0, q.now))(t)
 	if c := w.claim(); c == nil || c.Try != 1 {
 		t.Errorf("after a retry: %+v", c)
 	}
@@ -167,11 +169,11 @@ func TestNobodyIsWokenForWhatNobodyCanTake(t *testing.T) {
 	q := newQueue(t)
 	q.submit("b", 1, 9, payloads(4)...)
 	for _, name := range []string{"d1", "d2"} {
-		q.seat(name, Executor, 9).turn(Turn{Idle: 9, Room: time.Hour})
+		q.seat(name, queue.Executor, 9).turn(Turn{Idle: 9, Room: time.Hour})
 		q.evict(Died, name)
 	}
 	woken := func() bool { return q.keys()["wake:e"] }
-	e1, e2, e3 := q.seat("e1", Executor, 9), q.seat("e2", Executor, 9), q.seat("e3", Executor, 9)
+	e1, e2, e3 := q.seat("e1", queue.Executor, 9), q.seat("e2", queue.Executor, 9), q.seat("e3", queue.Executor, 9)
 	if e1.turn(Turn{Idle: 9, Room: time.Hour}); len(e1.hand) != 1 || !woken() {
 		t.Errorf("e1 has %+v; woken: %t, and e2 could take one", e1.hand, woken())
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"muster/resource/queue"
 	"testing"
 	"time"
 )
@@ -23,7 +24,7 @@ func newSimulation(q *testQueue, executors int, took map[string]time.Duration, w
 		room: time.Second,
 	}
 	for i := range executors {
-		s.seats = append(s.seats, q.seat(fmt.Sprint("e", i), Executor, 1))
+		s.seats = append(s.seats, q.seat(fmt.Sprint("e", i), queue.Executor, 1))
 	}
 	return s
 }
@@ -126,7 +127,7 @@ func TestMemoryLimit(t *testing.T) {
 	q.submit("old", 1, 3, payloads(4)...)
 	q.submit("new", 1, 3, payloads(4)...)
 	held := must(q.Books(t.Context()))(t).Bytes
-	e := q.seat("e", Executor, 4)
+	e := q.seat("e", queue.Executor, 4)
 	if out := e.turn(Turn{Idle: 4, MaxBytes: held/2 - 1}); out.Level != 2 || len(out.Granted) != 0 {
 		t.Errorf("above twice the limit: %+v", out)
 	}

@@ -38,6 +38,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/resource/queue"
 	"muster/tasks/store/lua"
 )
 
@@ -111,19 +112,10 @@ func (q *Queue) do(ctx context.Context, script string, args ...any) error {
 	return err
 }
 
-// Role is what a seat does: it executes or it watches.
-type Role string
-
-// The roles.
-const (
-	Executor Role = "e"
-	Watcher  Role = "w"
-)
-
 // Hello lets a seat in whose znode stands. slots is how many commands an executor runs at once. A repeat changes
 // nothing. It returns the seat's last seq. ErrNoSeat: the seat was shut for ever.
-func (q *Queue) Hello(ctx context.Context, seat string, role Role, slots int) (seq int64, err error) {
-	return q.count(ctx, "hello", seat, q.id, string(role), slots)
+func (q *Queue) Hello(ctx context.Context, seat string, role queue.Role, slots int) (seq int64, err error) {
+	return q.count(ctx, "hello", seat, q.id, string(role[:1]), slots)
 }
 
 // End is how processes came to their end.
@@ -143,19 +135,23 @@ func (q *Queue) Evict(ctx context.Context, how End, seats ...string) (more bool,
 	for _, s := range seats {
 		args = append(args, s)
 	}
-	type evicted struct {
-		more    bool
-		damaged []string
+	p, err := ask(ctx, q, "evict", func(s *shape, v any) progress { return s.progress(v, len(seats)) }, args...)
+	return p.more, p.names, err
+}
+
+// progress says that there is more to do, or that there is not, and names something.
+type progress struct {
+	more  bool
+	names []string
+}
+
+func (s *shape) progress(v any, most int) progress {
+	l := s.list(v, 1, 1+most)
+	p := progress{more: s.number(l[0], 0, 1) == 1}
+	for _, name := range l[1:] {
+		p.names = append(p.names, s.text(name, maxText))
 	}
-	e, err := ask(ctx, q, "evict", func(s *shape, v any) evicted {
-		l := s.list(v, 1, 1+len(seats))
-		e := evicted{more: s.number(l[0], 0, 1) == 1}
-		for _, name := range l[1:] {
-			e.damaged = append(e.damaged, s.text(name, maxText))
-		}
-		return e
-	}, args...)
-	return e.more, e.damaged, err
+	return p
 }
 
 // NewBatch is what Begin tells of a batch.
@@ -196,15 +192,10 @@ func (q *Queue) Set(ctx context.Context, batch, life string, version int64, weig
 	return q.do(ctx, "set", batch, life, version, weight, state)
 }
 
-// Retry makes up to n dead tasks of a batch wait again, with all their attempts, that died before a time of Redis. It
-// also lets watchers claim a batch again that they failed at.
-func (q *Queue) Retry(ctx context.Context, batch, life string, n int, before time.Time) (int64, error) {
-	return q.count(ctx, "retry", batch, n, before.UnixMilli(), batch, life, 0)
-}
-
-// RetryAs appends up to n dead tasks of a batch to another one that is being submitted, at an offset. A repeat moves
-// nothing.
-func (q *Queue) RetryAs(ctx context.Context, batch, to, life string, at int64, n int, before time.Time) (int64, error) {
+// Retry moves up to n dead tasks of a batch, that died before a time of Redis, to a batch in its life. If that is the
+// same one, they wait again, with all their attempts, and watchers may claim it again that they failed at. Otherwise it
+// is being submitted, and they are appended at an offset; a repeat moves nothing.
+func (q *Queue) Retry(ctx context.Context, batch, to, life string, at int64, n int, before time.Time) (int64, error) {
 	return q.count(ctx, "retry", batch, n, before.UnixMilli(), to, life, at)
 }
 
@@ -425,28 +416,17 @@ func (q *Queue) Sync(ctx context.Context, seat string, seq int64, keep []Held) (
 		}
 		args = append(args, h.field(), attempt)
 	}
-	has, err := ask(ctx, q, "sync", parseSync, args...)
+	p, err := ask(ctx, q, "sync", func(s *shape, v any) progress { return s.progress(v, len(keep)) }, args...)
+	has := map[string]bool{}
+	for _, field := range p.names {
+		has[field] = true
+	}
 	for _, h := range keep {
-		if has.fields[h.field()] {
+		if has[h.field()] {
 			kept = append(kept, h)
 		}
 	}
-	return kept, has.more, err
-}
-
-// synced is the answer to a sync: what the seat has of what it asked for.
-type synced struct {
-	fields map[string]bool
-	more   bool
-}
-
-func parseSync(s *shape, v any) synced {
-	l := s.list(v, 1, maxItems)
-	has := synced{map[string]bool{}, s.number(l[0], 0, 1) == 1}
-	for _, v := range l[1:] {
-		has.fields[s.text(v, maxText)] = true
-	}
-	return has
+	return kept, p.more, err
 }
 
 // Claimed is a complete batch that a watcher has.
@@ -459,24 +439,20 @@ type Claimed struct {
 // Claim gives a complete batch to a watcher: nil if there is none. next is until another one may be claimed; negative:
 // there is none. seq is as for Turn.
 func (q *Queue) Claim(ctx context.Context, seat string, seq int64) (got *Claimed, next time.Duration, err error) {
-	c, err := ask(ctx, q, "claim", parseClaim, seat, seq)
-	return c.got, c.next, err
-}
-
-// claim is the answer to a claim.
-type claim struct {
-	got  *Claimed
-	next time.Duration
-}
-
-func parseClaim(s *shape, v any) claim {
-	l := s.list(v, 1, 6)
-	c := claim{next: s.wait(l[0])}
-	if len(l) > 1 {
-		l = s.list(v, 6, 6)
-		c.got = &Claimed{s.batch(l[1]), s.text(l[2], maxText), s.count(l[3]), s.count(l[4]), int(s.count(l[5]))}
+	type claim struct {
+		got  *Claimed
+		next time.Duration
 	}
-	return c
+	c, err := ask(ctx, q, "claim", func(s *shape, v any) claim {
+		l := s.list(v, 1, 6)
+		c := claim{next: s.wait(l[0])}
+		if len(l) > 1 {
+			l = s.list(v, 6, 6)
+			c.got = &Claimed{s.batch(l[1]), s.text(l[2], maxText), s.count(l[3]), s.count(l[4]), int(s.count(l[5]))}
+		}
+		return c
+	}, seat, seq)
+	return c.got, c.next, err
 }
 
 // Unclaim gives a claimed batch back. With a reason a try is charged, and the batch may be claimed again after the

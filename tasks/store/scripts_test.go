@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"muster/resource/queue"
 	"muster/tasks/store/lua"
 	"muster/tasks/store/storemodel"
 )
@@ -51,7 +52,7 @@ type testSeat struct {
 	data map[Task]string
 }
 
-func (q *testQueue) seat(name string, role Role, slots int) *testSeat {
+func (q *testQueue) seat(name string, role queue.Role, slots int) *testSeat {
 	q.t.Helper()
 	must(q.Hello(q.t.Context(), name, role, slots))(q.t)
 	return &testSeat{q: q, name: name, data: map[Task]string{}}
@@ -112,7 +113,7 @@ func TestABatchFromSubmitToItsEnd(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.submit("b", 1, 3, payloads(10)...)
-	e, w := q.seat("e1", Executor, 2), q.seat("w1", Watcher, 0)
+	e, w := q.seat("e1", queue.Executor, 2), q.seat("w1", queue.Watcher, 0)
 	if c := w.claim(); c != nil {
 		t.Errorf("claimed before it was complete: %+v", c)
 	}
@@ -150,7 +151,7 @@ func TestRefusals(t *testing.T) {
 	q := newQueue(t)
 	ctx := t.Context()
 	q.submit("b", 1, 3, payloads(3)...)
-	e := q.seat("e1", Executor, 1)
+	e := q.seat("e1", queue.Executor, 1)
 	e.turn(Turn{Idle: 1})
 	big := make([]byte, MaxBytes+1)
 	_, turnErr := q.Turn(ctx, "e1", 1, Turn{})
@@ -165,7 +166,7 @@ func TestRefusals(t *testing.T) {
 	full := q.Begin(ctx, large, manyBytes)
 	q2 := *q.Queue
 	q2.id = "queue-2"
-	_, other := q2.Hello(ctx, "e9", Executor, 1)
+	_, other := q2.Hello(ctx, "e9", queue.Executor, 1)
 	for _, c := range []struct{ got, want error }{
 		{turnErr, ErrSeq}, {unknown, ErrNoSeat}, {noBatch, ErrNoBatch}, {life, ErrLife}, {offset, ErrOffset},
 		{state, ErrState}, {items, ErrLimit}, {size, ErrLimit}, {full, ErrFull}, {other, ErrOtherQueue},
@@ -182,12 +183,12 @@ func TestASuspectIsAlone(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	q.submit("b", 1, 3, payloads(5)...)
-	e1, e2 := q.seat("e1", Executor, 2), q.seat("e2", Executor, 2)
+	e1, e2 := q.seat("e1", queue.Executor, 2), q.seat("e2", queue.Executor, 2)
 	e1.turn(Turn{Idle: 1})
 	e1.turn(Turn{Idle: 1, Results: e1.finish(Done, time.Second)}) // one is known
 	e2.turn(Turn{Idle: 1})
 	for _, name := range []string{"d1", "d2"} {
-		q.seat(name, Executor, 1).turn(Turn{Idle: 1})
+		q.seat(name, queue.Executor, 1).turn(Turn{Idle: 1})
 		q.evict(Died, name)
 	}
 	if out := e1.turn(Turn{Idle: 1}); len(out.Granted) != 0 || !out.Alone {
@@ -204,12 +205,13 @@ func TestASuspectIsAlone(t *testing.T) {
 		t.Errorf("beside the suspect: %+v", out)
 	}
 	q.evict(Died, "e1", "e2")
-	e3 := q.seat("e3", Executor, 1)
+	e3 := q.seat("e3", queue.Executor, 1)
 	if out := e3.turn(Turn{Idle: 1}); out.Granted[0].Index != 3 || out.Granted[0].Attempt != 1 {
 		t.Errorf("one of two had a suspect: %+v", out)
 	}
 	q.evict(Died, "e3")
-	if out := q.seat("e4", Executor, 1).turn(Turn{Idle: 1}); out.Granted[0].Index != 3 || out.Granted[0].Attempt != 2 {
+	out = q.seat("e4", queue.Executor, 1).turn(Turn{Idle: 1})
+	if out.Granted[0].Index != 3 || out.Granted[0].Attempt != 2 {
 		t.Errorf("all had a suspect: %+v", out)
 	}
 }

@@ -148,8 +148,6 @@ func (m *Queue) deadBefore(before float64, n int) []any {
 	return reply
 }
 
-func joined(parts []string) string { return strings.Join(parts, " | ") }
-
 func score(n float64) string {
 	if math.IsInf(n, 1) {
 		return "inf"
@@ -163,7 +161,7 @@ func (m *Queue) Keys() map[string]string {
 	all := map[string]string{}
 	put := func(key string, parts []string) {
 		if len(parts) > 0 {
-			all[key] = joined(parts)
+			all[key] = strings.Join(parts, " | ")
 		}
 	}
 	if m.id != "" {

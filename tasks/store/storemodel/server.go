@@ -42,7 +42,7 @@ func (c *Client) command(words []string) (reply any, now bool) {
 		return c.s.script(sha, args[2], args[3:]), true
 	case name == "evalsha" && len(args) > 2 && args[1] == "1":
 		return c.s.script(args[0], args[2], args[3:]), true
-	case name == "blpop" && len(args) == 2 && isWake(args[0]):
+	case name == "blpop" && len(args) == 2:
 		return c.pop(args[0], args[1])
 	case name == "zrange" && len(args) == 7:
 		return c.s.deadBatches(args), true
@@ -78,15 +78,10 @@ func (s *Server) script(sha, key string, args []string) any {
 	return reply
 }
 
-func isWake(key string) bool {
-	_, name := splitKey(key)
-	return name == "wake:e" || name == "wake:w"
-}
-
 // pop takes a token, or waits for one.
 func (c *Client) pop(list, seconds string) (reply any, now bool) {
 	limit, err := strconv.ParseFloat(seconds, 64)
-	if err != nil || limit <= 0 {
+	if _, name := splitKey(list); err != nil || limit <= 0 || name != "wake:e" && name != "wake:w" {
 		return unknown([]string{"blpop", list, seconds}), true
 	}
 	if c.s.token(list) {
@@ -113,10 +108,10 @@ func (s *Server) unblockClient(id string) any {
 // deadBatches reads the index of batches with dead tasks: key -inf (<ms> byscore limit 0 <n>.
 func (s *Server) deadBatches(args []string) any {
 	prefix, name := splitKey(args[0])
-	before, err := strconv.ParseFloat(strings.TrimPrefix(args[2], "("), 64)
-	n, bad := strconv.Atoi(args[6])
-	how := strings.ToLower(strings.Join([]string{args[1], args[2][:1], args[3], args[4], args[5]}, " "))
-	if name != "dead" || how != "-inf ( byscore limit 0" || err != nil || bad != nil || n < 0 {
+	var before float64
+	var n int
+	how := strings.ToLower(strings.Join(args[1:], " "))
+	if read, _ := fmt.Sscanf(how, "-inf (%g byscore limit 0 %d", &before, &n); name != "dead" || read != 2 || n < 0 {
 		return unknown(append([]string{"zrange"}, args...))
 	}
 	return s.queue(prefix).deadBefore(before, n)
