@@ -8,7 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -98,14 +98,12 @@ const (
 	WakeWatcher  = "wake:w"
 )
 
-// waiter is a BLPOP on a connection of its own. One at a time is under way.
+// waiter is a BLPOP on a connection of its own. One at a time is under way, for one caller of Wait.
 type waiter struct {
-	wake chan struct{} // Wake was called
-
-	mu    sync.Mutex
-	conn  *redis.Conn
-	id    int64         // of the connection
-	ended chan struct{} // closed when the BLPOP under way has ended; nil: none is
+	wake  chan struct{} // Wake was called
+	ended chan struct{} // closed when the last BLPOP has ended; nil: there was none
+	conn  *redis.Conn   // which the BLPOP has; nil: there is none
+	id    atomic.Int64  // of conn; 0: there is none
 }
 
 // unblockLimit is how long Wait waits for the end of a BLPOP that it has ended early.
@@ -140,26 +138,24 @@ func (p *Process) Wait(ctx context.Context, key string, atMost time.Duration) {
 // block starts a BLPOP, unless one is under way. The channel is closed at its end.
 func (p *Process) block(key string, atMost time.Duration) <-chan struct{} {
 	w := &p.waiter
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.ended != nil {
-		return w.ended
+		select {
+		case <-w.ended:
+		default:
+			return w.ended
+		}
 	}
 	ended := make(chan struct{})
 	w.ended = ended
 	begun := p.seat.Go(func() {
 		defer close(ended)
-		conn, err := p.waitConn()
-		if err == nil { // the shortest timeout that the library sends is a second
-			err = conn.BLPop(p.ctx, max(atMost, time.Second), store.Prefix(p.Generation)+key).Err()
+		err := p.pop(key, atMost)
+		if err == nil || errors.Is(err, redis.Nil) {
+			return
 		}
-		if err != nil && !errors.Is(err, redis.Nil) { // the next call may be answered, and this never be
-			_ = Rest(p.ctx, 2)
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.ended = nil
-		if err != nil && !errors.Is(err, redis.Nil) && w.conn != nil {
+		_ = Rest(p.ctx, 2) // the next call may be answered, and this never be
+		if w.conn != nil {
+			w.id.Store(0)
 			_ = w.conn.Close()
 			w.conn = nil
 		}
@@ -170,25 +166,21 @@ func (p *Process) block(key string, atMost time.Duration) <-chan struct{} {
 	return ended
 }
 
-// waitConn is the connection for BLPOP.
-func (p *Process) waitConn() (*redis.Conn, error) {
+// pop is the BLPOP.
+func (p *Process) pop(key string, atMost time.Duration) error {
 	w := &p.waiter
-	w.mu.Lock()
-	conn := w.conn
-	w.mu.Unlock()
-	if conn != nil {
-		return conn, nil
+	if w.conn == nil {
+		conn := p.client.Conn()
+		id, err := conn.ClientID(p.ctx).Result()
+		if err != nil {
+			_ = conn.Close()
+			return err
+		}
+		w.conn = conn
+		w.id.Store(id)
 	}
-	conn = p.client.Conn()
-	id, err := conn.ClientID(p.ctx).Result()
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.conn, w.id = conn, id
-	return conn, nil
+	// The shortest timeout that the library sends is a second.
+	return w.conn.BLPop(p.ctx, max(atMost, time.Second), store.Prefix(p.Generation)+key).Err()
 }
 
 // unblock ends a BLPOP, so that it takes no token from a process which has nothing to do.
@@ -196,10 +188,7 @@ func (p *Process) unblock(ended <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(p.ctx, unblockLimit)
 	defer cancel()
 	for tries := 0; ; tries++ {
-		p.waiter.mu.Lock()
-		conn, id := p.waiter.conn, p.waiter.id
-		p.waiter.mu.Unlock()
-		if conn != nil {
+		if id := p.waiter.id.Load(); id != 0 {
 			_ = p.client.ClientUnblock(ctx, id).Err() // the BLPOP may not have come yet: again
 		}
 		if pause(ctx, 10*time.Millisecond<<min(tries, 5), ended) || ctx.Err() != nil {

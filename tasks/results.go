@@ -133,14 +133,15 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	if r.Dead {
 		died := r.Died.UTC()
 		l.Died = &died
-		l.Task, l.TaskBase64 = textOrBytes(r.Task)
+		l.Task, l.TaskBase64 = TextOrBytes(r.Task)
 	} else {
-		l.Result, l.Base64 = textOrBytes(r.Result)
+		l.Result, l.Base64 = TextOrBytes(r.Result)
 	}
 	return json.Marshal(l)
 }
 
-func textOrBytes(b []byte) (*string, []byte) {
+// TextOrBytes is what JSON has of bytes: a text, or what is not UTF-8.
+func TextOrBytes(b []byte) (*string, []byte) {
 	if !utf8.Valid(b) {
 		return nil, b
 	}

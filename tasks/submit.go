@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"strconv"
 	"strings"
 	"time"
 
@@ -331,9 +330,12 @@ func (x *submission) create(ctx context.Context) error {
 	if stat.NumChildren >= queue.MaxBatches {
 		return fmt.Errorf("%w: %d, which is the limit", ErrManyBatches, stat.NumChildren)
 	}
-	m := x.content.manifest(x.c, time.Now())
-	m.From = x.from
-	body, err := znode.Encode(m)
+	n, c := x.content, x.c
+	body, err := znode.Encode(znode.BatchManifest{
+		Tasks: n.tasks, Bytes: n.bytes, SHA256: n.sum, Weight: c.Weight,
+		Results: cmp.Or(c.Results, queue.ResultsWatcher), By: c.By, Since: time.Now(), State: znode.BatchSubmitting,
+		Attempts: c.Attempts, TaskTimeout: resource.Duration(c.TaskTimeout), From: x.from,
+	})
 	if err != nil {
 		return err
 	}
@@ -392,20 +394,10 @@ type content struct {
 	sum   string // see znode.BatchManifest
 }
 
-// manifest is that of a batch with this content.
-func (n content) manifest(c SubmitConfig, now time.Time) znode.BatchManifest {
-	return znode.BatchManifest{
-		Tasks: n.tasks, Bytes: n.bytes, SHA256: n.sum, Weight: c.Weight,
-		Results: cmp.Or(c.Results, queue.ResultsWatcher), By: c.By, Since: now, State: znode.BatchSubmitting,
-		Attempts: c.Attempts, TaskTimeout: resource.Duration(c.TaskTimeout),
-	}
-}
-
 // digest sums payloads up.
 type digest struct {
 	content
 	hash hash.Hash
-	head []byte
 }
 
 func newDigest() *digest { return &digest{hash: sha256.New()} }
@@ -414,8 +406,7 @@ func (d *digest) add(payload []byte) {
 	d.tasks++
 	d.bytes += int64(len(payload))
 	d.cost += store.Cost(payload)
-	d.head = append(strconv.AppendInt(d.head[:0], int64(len(payload)), 10), ':')
-	d.hash.Write(d.head)
+	fmt.Fprintf(d.hash, "%d:", len(payload))
 	d.hash.Write(payload)
 }
 

@@ -412,17 +412,10 @@ func Execute(
 	case ctx.Err() != nil:
 		return errors.Join(context.Cause(ctx), err)
 	}
-	return errors.Join(e.failure(), err)
-}
-
-// failure is why the executor has ended, unless it was drained.
-func (e *Executor) failure() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if errors.Is(e.ended, ErrDrained) {
-		return nil
+	if _, ended := e.Take(p.ctx); !errors.Is(ended, ErrDrained) {
+		err = errors.Join(ended, err)
 	}
-	return e.ended
+	return err
 }
 
 // consume does one task after another.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	"muster/tasks/store"
@@ -194,9 +195,8 @@ func (w *watch) call(ctx context.Context, b *Completed) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	over, done := w.p.Cancelled(b.ID), make(chan struct{})
-	followed := make(chan struct{})
-	go func() {
-		defer close(followed)
+	var follower sync.WaitGroup
+	follower.Go(func() {
 		select {
 		case <-over:
 			if cause := context.Cause(w.p.ctx); cause != nil { // a batch is followed no longer than that
@@ -205,10 +205,10 @@ func (w *watch) call(ctx context.Context, b *Completed) error {
 			end(fmt.Errorf("batch %s: %w", b.ID, ErrBatchOver))
 		case <-done:
 		}
-	}()
+	})
 	err := w.do(ctx, b)
 	close(done)
-	<-followed
+	follower.Wait()
 	if err != nil && errors.Is(context.Cause(ctx), ErrBatchOver) {
 		return context.Cause(ctx)
 	}
