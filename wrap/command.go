@@ -224,14 +224,19 @@ func (e *commandEnd) completes() bool { return e.asked == 0 && e.code() == 0 }
 
 // record is what the claim is to say of the command.
 func (e *commandEnd) record() worker.End {
-	switch {
-	case e.err != nil:
-		return worker.End{}
-	case e.status.Signaled():
+	if e.err == nil && e.status.Signaled() {
 		return bySignal(e.status.Signal())
 	}
-	code := e.code()
-	return worker.End{Exit: &code}
+	return worker.End{Exit: e.exit()}
+}
+
+// exit is the exit code; nil: a signal ended it, or it is not known how it ended.
+func (e *commandEnd) exit() *int {
+	if e.err != nil || e.status.Signaled() {
+		return nil
+	}
+	code := e.status.ExitStatus()
+	return &code
 }
 
 // String is how the command ended, for people.

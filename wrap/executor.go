@@ -409,12 +409,7 @@ func (w *crew) passErrors(from *os.File, t *tail) {
 
 // conclude says what an attempt means for the task.
 func (w *crew) conclude(t *tasks.Task, a *attempt, took time.Duration) {
-	e := &a.end
-	var exit *int
-	if e.err == nil && !e.status.Signaled() {
-		code := e.status.ExitStatus()
-		exit = &code
-	}
+	e, exit := &a.end, a.end.exit()
 	switch {
 	case int64(len(a.result)) > a.most:
 		w.fail(t, store.Never, took, exit, fmt.Sprintf("the result is larger than max_task, %s",
@@ -611,10 +606,7 @@ func (f *fleet) startGuard() error {
 // reads which process groups there are, and kills them when the orders end: then the executor has died. signals are
 // dropped.
 func GuardGroups(orders io.Reader, signals <-chan os.Signal) {
-	go func() {
-		for range signals {
-		}
-	}()
+	drop(signals)
 	groups := map[int]bool{}
 	lines := bufio.NewScanner(orders)
 	for lines.Scan() {

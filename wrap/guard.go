@@ -74,13 +74,7 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 		syscall.CloseOnExec(fd)
 	}
 	in, out := os.NewFile(guardOrders, "orders"), os.NewFile(guardReports, "reports")
-	if in == nil || out == nil {
-		return 1
-	}
-	go func() {
-		for range signals {
-		}
-	}()
+	drop(signals)
 	orders := make(chan order, 1)
 	go decodeOrders(json.NewDecoder(in), orders)
 	reports := json.NewEncoder(out)
@@ -101,6 +95,14 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 	}
 	_ = reports.Encode(guardReport{End: &guardEnd{e.code(), text, overdue, e.cause != nil, e.left}})
 	return e.code()
+}
+
+// drop receives signals, and does nothing.
+func drop(signals <-chan os.Signal) {
+	go func() {
+		for range signals {
+		}
+	}()
 }
 
 // startChecked starts a command. If that is a script whose interpreter is not there, the error says so.
@@ -220,9 +222,6 @@ func startGuarded(ctx context.Context, guard []string, until *lease, l launch) (
 	cmd := exec.Command(guard[0], append(append([]string{}, guard[1:]...), append([]string{l.path}, l.argv...)...)...)
 	cmd.Args[0] = "muster" // guard may be /proc/self/exe
 	cmd.Env, cmd.Dir = l.environ, l.dir
-	if cmd.Env == nil {
-		cmd.Env = []string{}
-	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.files[0], l.files[1], l.files[2]
 	cmd.ExtraFiles = []*os.File{ordersOut, reportsIn}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what stops this group must not stop the guard

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"muster/resource"
 	"muster/tasks"
@@ -168,9 +167,8 @@ func (s *lineSlot) follow(ctx context.Context, p *lineProcess) (over bool, err e
 // accuse notes that a process has ended at its first task.
 func (s *lineSlot) accuse(p *lineProcess) {
 	b := &blame{task: p.task, took: p.took, reason: p.endReason(), tail: &p.tail}
-	if p.end.cause == nil && !p.end.status.Signaled() && p.end.err == nil {
-		code := p.end.status.ExitStatus()
-		b.exit = &code
+	if p.end.cause == nil {
+		b.exit = p.end.exit()
 	}
 	s.next, s.blame = nil, b
 }
@@ -528,12 +526,7 @@ type jsonAnswer struct {
 
 func jsonQuestion(t *tasks.Task) ([]byte, error) {
 	line := jsonTask{Batch: t.Batch, Index: t.Index, Attempt: t.Attempt}
-	if utf8.Valid(t.Payload) {
-		text := string(t.Payload)
-		line.Task = &text
-	} else {
-		line.Base64 = t.Payload
-	}
+	line.Task, line.Base64 = tasks.TextOrBytes(t.Payload)
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

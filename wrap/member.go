@@ -456,15 +456,8 @@ func (r *memberRun) runTick(ctx context.Context, run member.Run, l *lease, end c
 
 // resultName is the result in a metric.
 func resultName(r ticks.Result) string {
-	switch r {
-	case ticks.Succeeded:
-		return "succeeded"
-	case ticks.Unsuccessful:
-		return "failed"
-	case ticks.Interrupted:
-		return "interrupted"
-	case ticks.CannotRun:
-		return "cannot-run"
-	}
-	return "not-started"
+	return map[ticks.Result]string{
+		ticks.Succeeded: "succeeded", ticks.Unsuccessful: "failed", ticks.Interrupted: "interrupted",
+		ticks.CannotRun: "cannot-run", ticks.NotStarted: "not-started",
+	}[r]
 }

@@ -374,7 +374,7 @@ func ParseAddress(address string) (host string, port int, err error) {
 // ErrRequest, ErrLate, ErrUnavailable, or an error of package member that refusals lists.
 type Refusal struct {
 	Text string `json:"error"`
-	Kind Kind   `json:"kind"`
+	Kind string `json:"kind"` // for programs; see refusals
 
 	Aborted     *worker.AbortedError     `json:"aborted,omitempty"`
 	Absent      *worker.AbsentError      `json:"absent,omitempty"`
@@ -390,43 +390,29 @@ var (
 	ErrUnavailable = errors.New("the worker does not answer")
 )
 
-// Kind is the kind of a Refusal, for programs.
-type Kind string
-
-// The kinds. KindFailed is every error that has no other.
-const (
-	KindRequest     Kind = "request"
-	KindAborted     Kind = "aborted"
-	KindAbsent      Kind = "absent"
-	KindFenced      Kind = "fenced"
-	KindUnpublished Kind = "unpublished"
-	KindDataFull    Kind = "data-full"
-	KindLate        Kind = "late"
-	KindUnavailable Kind = "unavailable"
-	KindNotHeld     Kind = "not-held"
-	KindFailed      Kind = "failed"
-)
-
 func badRequest(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrRequest, fmt.Errorf(format, args...))
 }
 
 // refusal is an error that a Refusal names by its kind, and the status of that answer.
 type refusal struct {
-	kind   Kind
+	kind   string
 	err    error
 	status int
 }
 
+// failed is the kind of every error that has no other.
+const failed = "failed"
+
 // refusals are all of them, in the order in which an error is compared with them.
 func refusals() []refusal {
 	return []refusal{
-		{KindAborted, nil, http.StatusConflict},
-		{KindAbsent, nil, http.StatusGatewayTimeout},
-		{KindUnpublished, nil, http.StatusGatewayTimeout},
-		{KindDataFull, worker.ErrDataFull, http.StatusConflict},
-		{KindFenced, worker.ErrFenced, http.StatusGone},
-		{KindNotHeld, member.ErrNotHeld, http.StatusConflict},
+		{"aborted", nil, http.StatusConflict},
+		{"absent", nil, http.StatusGatewayTimeout},
+		{"unpublished", nil, http.StatusGatewayTimeout},
+		{"data-full", worker.ErrDataFull, http.StatusConflict},
+		{"fenced", worker.ErrFenced, http.StatusGone},
+		{"not-held", member.ErrNotHeld, http.StatusConflict},
 		{"no-key", member.ErrNoKey, http.StatusConflict},
 		{"state-too-large", member.ErrStateTooLarge, http.StatusConflict},
 		{"state-damaged", member.ErrStateDamaged, http.StatusConflict},
@@ -437,11 +423,11 @@ func refusals() []refusal {
 		{"operation-over", member.ErrOperationOver, http.StatusConflict},
 		{"step-twice", member.ErrStepTwice, http.StatusConflict},
 		{"output-too-large", member.ErrOutputTooLarge, http.StatusConflict},
-		{KindUnavailable, ErrUnavailable, http.StatusServiceUnavailable},
-		{KindRequest, ErrRequest, http.StatusBadRequest},
-		{KindLate, ErrLate, http.StatusGatewayTimeout},
-		{KindUnavailable, context.Canceled, http.StatusServiceUnavailable},
-		{KindFailed, nil, http.StatusInternalServerError},
+		{"unavailable", ErrUnavailable, http.StatusServiceUnavailable},
+		{"request", ErrRequest, http.StatusBadRequest},
+		{"late", ErrLate, http.StatusGatewayTimeout},
+		{"unavailable", context.Canceled, http.StatusServiceUnavailable},
+		{failed, nil, http.StatusInternalServerError},
 	}
 }
 
@@ -450,14 +436,14 @@ func refusalOf(err error) *Refusal {
 	r := &Refusal{Text: err.Error()}
 	switch {
 	case errors.As(err, &r.Aborted):
-		r.Kind = KindAborted
+		r.Kind = "aborted"
 	case errors.As(err, &r.Absent):
-		r.Kind = KindAbsent
+		r.Kind = "absent"
 	case errors.As(err, &r.Unpublished):
-		r.Kind = KindUnpublished
+		r.Kind = "unpublished"
 	default:
 		all := refusals()
-		found := all[slices.IndexFunc(all, func(k refusal) bool { return k.kind == KindFailed || errors.Is(err, k.err) })]
+		found := all[slices.IndexFunc(all, func(k refusal) bool { return k.kind == failed || errors.Is(err, k.err) })]
 		if r.Kind = found.kind; found.err == context.Canceled { //nolint:errorlint // the row
 			r.Text = "the worker ends"
 		}
@@ -465,7 +451,7 @@ func refusalOf(err error) *Refusal {
 	return r
 }
 
-// known is the first row of this kind; KindFailed if there is none, as in the answer of another version.
+// known is the first row of this kind; failed if there is none, as in the answer of another version.
 func (r *Refusal) known() (k refusal) {
 	for _, k = range refusals() {
 		if k.kind == r.Kind {
