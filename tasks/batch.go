@@ -89,9 +89,6 @@ func (p *Process) tryFollow(id string) (f *followed, begun bool) {
 	if f := p.manifests.byID[id]; f != nil {
 		return f, false
 	}
-	if p.manifests.byID == nil {
-		p.manifests.byID = map[string]*followed{}
-	}
 	f = &followed{read: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
 	p.manifests.byID[id] = f
 	begun = p.seat.Go(func() {

@@ -547,11 +547,9 @@ func (e *Executor) Drain(ctx context.Context) error {
 		e.mu.Lock()
 		e.each(func(t *Task) { t.giveBack(ErrDrained) })
 		e.mu.Unlock()
-		timer := time.NewTimer(drainReport)
-		defer timer.Stop()
 		select {
 		case <-e.done:
-		case <-timer.C:
+		case <-time.After(drainReport):
 		}
 	}
 	e.mu.Lock()

@@ -122,6 +122,7 @@ func newProcess(j *join, taken *seat.Seat, stat zkconn.Stat) *Process {
 		client: j.client, store: open(j.client, j.queue, taken.Generation),
 		log: j.c.Log, config: j.c, limits: j.c.limits(j.queue), joined: stat.Ctime, joinedHere: time.Now(),
 		calls: make(chan struct{}, 1), queue: j.queue, waiter: waiter{wake: make(chan struct{}, 1)},
+		manifests: manifests{byID: map[string]*followed{}},
 	}
 	p.calls <- struct{}{}
 	if p.log == nil {
@@ -498,7 +499,8 @@ func (j *join) awaitRedis(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ErrRedis, err)
 	}
-	again := time.After(backoff(j.tries))
+	again := make(chan struct{})
+	defer time.AfterFunc(backoff(j.tries), func() { close(again) }).Stop()
 	j.tries++
 	return j.Await(ctx, fmt.Errorf("%w: %w", ErrRedis, err), "Redis: "+err.Error(), j.Changed, again)
 }

@@ -120,14 +120,12 @@ func (p *Process) Wake() {
 // Wait blocks until there is a token on a list of the queue, until Wake, or for at most a while. It also returns when
 // Redis does not answer: the next call tells.
 func (p *Process) Wait(ctx context.Context, key string, atMost time.Duration) {
-	timer := time.NewTimer(atMost)
-	defer timer.Stop()
 	ended := p.block(key, atMost)
 	select {
 	case <-ended:
 		return
 	case <-p.waiter.wake:
-	case <-timer.C:
+	case <-time.After(atMost):
 	case <-ctx.Done():
 	case <-p.ctx.Done():
 		return // the end of the membership ends it

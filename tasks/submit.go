@@ -191,12 +191,10 @@ func Rest(ctx context.Context, failures int) error {
 
 // pause waits, at most until an event, or the end of ctx. It reports whether there was an event.
 func pause(ctx context.Context, d time.Duration, event <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-event:
 		return true
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 	return false

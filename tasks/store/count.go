@@ -57,8 +57,8 @@ func (q *Queue) Books(ctx context.Context) (Books, error) {
 	return ask(ctx, q, "count", parseBooks, "queue")
 }
 
-// Full is the bytes that Redis holds, if these are more than twice the queue's max_bytes: then nothing is executed until
-// a batch ends. Otherwise it is 0.
+// Full is the bytes that Redis holds, if these are more than twice the queue's max_bytes: then nothing is executed
+// until a batch ends. Otherwise it is 0.
 func (b Books) Full(maxBytes int64) (held int64) {
 	if b.Bytes > 2*maxBytes {
 		return b.Bytes
