@@ -151,20 +151,15 @@ func checkInterpreter(path string) error {
 	return nil
 }
 
-// credentials are the variables that hold what this process proves with who it is, or name the files that do. A name
-// that ends with an underscore stands for all that begin so.
-func credentials() []string {
-	return []string{
+// WithoutCredentials returns an environment without the variables that hold what this process proves with who it is, or
+// name the files that do: what a command has in its environment gets into its logs and its own children.
+func WithoutCredentials(environ []string) []string {
+	credentials := []string{ // one that ends with an underscore stands for all that begin so
 		"MUSTER_ZK_AUTH", "MUSTER_ZK_AUTH_FILE", "MUSTER_TLS_CERT", "MUSTER_TLS_KEY", "MUSTER_REDIS_", "MUSTER_SENTINEL_",
 	}
-}
-
-// WithoutCredentials returns an environment without what only muster itself needs to know: what a command has in its
-// environment gets into its logs and its own children.
-func WithoutCredentials(environ []string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(s string) bool {
 		name, _, _ := strings.Cut(s, "=")
-		return slices.ContainsFunc(credentials(), func(one string) bool {
+		return slices.ContainsFunc(credentials, func(one string) bool {
 			return name == one || strings.HasSuffix(one, "_") && strings.HasPrefix(name, one)
 		})
 	})

@@ -43,32 +43,18 @@ func adoptOrphans() bool {
 // more. It is for a process that adopts orphans, after the group has ended. It reports whether something could not be
 // killed in time.
 func (c *command) killOrphans() (left bool) {
-	look := time.NewTicker(groupCheck)
-	defer look.Stop()
-	for limit := time.After(killLimit); ; {
+	for limit := time.Now().Add(killLimit); ; {
 		select {
 		case <-c.reaped: // mostly at once: then no processes are listed, which takes long on a busy machine
 			return false
-		case <-look.C:
+		case <-time.After(groupCheck): // what was just killed has to be reaped
+		}
+		if time.Now().After(limit) {
+			return true
 		}
 		for _, pid := range children() {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 		}
-		select {
-		case <-limit:
-			return !c.over()
-		default:
-		}
-	}
-}
-
-// over reports whether nothing is left, now or in a moment: what was just killed has to be reaped.
-func (c *command) over() bool {
-	select {
-	case <-c.reaped:
-		return true
-	case <-time.After(groupCheck):
-		return false
 	}
 }
 
@@ -94,36 +80,35 @@ func children() (pids []int) {
 // giveTerminal puts the command in the foreground if its standard input is this process's terminal: the kernel stops a
 // process in the background that reads from its terminal.
 func giveTerminal(how *syscall.SysProcAttr, files []*os.File) {
-	if len(files) == 0 || files[0] == nil {
-		return
-	}
-	if group, err := terminalGroup(files[0]); err == nil && group == syscall.Getpgrp() {
-		how.Foreground, how.Ctty = true, int(files[0].Fd())
+	if f, group := terminal(files); f != nil && group == syscall.Getpgrp() {
+		how.Foreground, how.Ctty = true, int(f.Fd())
 	}
 }
 
 // takeTerminal puts this process in the foreground again.
 func takeTerminal(files []*os.File) {
-	if len(files) == 0 || files[0] == nil {
-		return
-	}
-	if _, err := terminalGroup(files[0]); err != nil {
+	f, _ := terminal(files)
+	if f == nil {
 		return
 	}
 	signal.Ignore(syscall.SIGTTOU) // sent to a process in the background that does this
 	defer signal.Reset(syscall.SIGTTOU)
 	group := int32(syscall.Getpgrp())
-	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, files[0].Fd(), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&group)))
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&group)))
 }
 
-// terminalGroup is the group in the foreground of the terminal f. It fails if f is no terminal, or not this process's.
-func terminalGroup(f *os.File) (int, error) {
-	var group int32
-	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group)))
-	if errno != 0 {
-		return 0, errno
+// terminal is the standard input of a command, and the group in its foreground; nil if it is no terminal, or not this
+// process's.
+func terminal(files []*os.File) (f *os.File, group int) {
+	if len(files) == 0 || files[0] == nil {
+		return nil, 0
 	}
-	return int(group), nil
+	var id int32
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, files[0].Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&id)))
+	if errno != 0 {
+		return nil, 0
+	}
+	return files[0], int(id)
 }
 
 // clock is a time that all processes of this machine agree on, and that nobody can set. It counts also while the

@@ -244,13 +244,6 @@ func (w *crew) run(ctx context.Context, parallel int) error {
 	return nil
 }
 
-// taskEnvironment is what the command of a task is told.
-func (w *crew) taskEnvironment(t *tasks.Task) []string {
-	all := make([]string, 0, len(w.environ)+3)
-	return append(append(all, w.environ...), BatchVariable+"="+t.Batch,
-		TaskVariable+"="+strconv.FormatInt(t.Index, 10), AttemptVariable+"="+strconv.Itoa(t.Attempt))
-}
-
 // lost gets the cause when all commands are to be killed at once, until the function it returns is called.
 func (w *crew) lost() (lost chan error, release func() bool) {
 	lost = make(chan error, 1)
@@ -361,7 +354,9 @@ func (w *crew) perform(ctx context.Context, t *tasks.Task, argv []string, stdin 
 		return nil, err
 	}
 	defer s.close()
-	c, err := w.fleet.start(launch{w.path, argv, w.taskEnvironment(t), w.dir, s.files, false})
+	environ := append(slices.Clip(w.environ), BatchVariable+"="+t.Batch,
+		TaskVariable+"="+strconv.FormatInt(t.Index, 10), AttemptVariable+"="+strconv.Itoa(t.Attempt))
+	c, err := w.fleet.start(launch{w.path, argv, environ, w.dir, s.files, false})
 	s.started()
 	if err != nil {
 		return nil, err

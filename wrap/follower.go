@@ -55,7 +55,7 @@ func replace[T any](c chan T, v T) {
 	c <- v
 }
 
-// await waits until there is a leader, of whom last is what was known before.
+// await waits until there is a leader. last is who it was, as far as is known.
 func (l Leaders) await(ctx context.Context, last member.Leader) (member.Leader, error) {
 	for {
 		select {
@@ -93,7 +93,11 @@ func RunFollower(ctx context.Context, c FollowConfig, leaders Leaders) Result {
 		if err != nil {
 			return notStarted(err)
 		}
-		command, err := start(launch{path, c.Command, leaderEnvironment(c.Environ, leader), c.Dir, c.Files, false})
+		environ := setVariables(c.Environ, [][2]string{
+			{LeaderAddressVariable, leader.Address}, {LeaderEpochVariable, strconv.FormatInt(leader.Epoch, 10)},
+			{LeaderIdentityVariable, leader.Identity},
+		})
+		command, err := start(launch{path, c.Command, environ, c.Dir, c.Files, false})
 		if err != nil {
 			return Result{Code: startCode(err), Err: err}
 		}
@@ -136,11 +140,4 @@ func (c FollowConfig) beside(
 	e = s.run(ofCommand, c.Signals)
 	stop(nil)
 	return e, s.request.signal != nil
-}
-
-func leaderEnvironment(environ []string, l member.Leader) []string {
-	return setVariables(environ, [][2]string{
-		{LeaderAddressVariable, l.Address}, {LeaderEpochVariable, strconv.FormatInt(l.Epoch, 10)},
-		{LeaderIdentityVariable, l.Identity},
-	})
 }

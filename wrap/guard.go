@@ -380,20 +380,13 @@ func (p *patience) end() bool { return p.timer != nil && !p.timer.Stop() }
 func (g *guarded) withoutGuard() guardEnd {
 	const text = "the guard of the command was killed, and the command with it"
 	e := guardEnd{Code: 128 + int(syscall.SIGKILL), Text: text}
-	limit := time.After(killLimit)
-	look := time.NewTicker(groupCheck)
-	defer look.Stop()
-	for {
+	for limit := time.Now().Add(killLimit); !e.Left; e.Left = time.Now().After(limit) {
 		if errors.Is(syscall.Kill(-g.pid, syscall.SIGKILL), syscall.ESRCH) {
-			return e
+			break
 		}
-		select {
-		case <-look.C:
-		case <-limit:
-			e.Left = true
-			return e
-		}
+		<-time.After(groupCheck)
 	}
+	return e
 }
 
 // lease says how long what a member holds may go on without an answer of ZooKeeper: its commands are asked to end at

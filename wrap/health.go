@@ -137,7 +137,7 @@ func (to samples) holds(name, help string, holds bool, labels ...string) {
 func (l *life) collect(to samples, of healthOf) {
 	now, isMember, rejoins := l.state()
 	name := func(what string) string { return "muster_" + l.who + "_" + what }
-	for _, s := range stages() {
+	for _, s := range []Stage{StageJoining, StageWaiting, StageRunning, StageDraining, StageLeaving} {
 		to.holds(name("stage"), "1 for the stage that the "+l.who+" is at.", s == now, "stage", string(s))
 	}
 	joined := "joined"

@@ -96,10 +96,6 @@ const (
 	StageLeaving  Stage = "leaving"
 )
 
-func stages() []Stage {
-	return []Stage{StageJoining, StageWaiting, StageRunning, StageDraining, StageLeaving}
-}
-
 // note changes what others may look at.
 func (l *life) note(change func()) {
 	l.mu.Lock()

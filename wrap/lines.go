@@ -374,19 +374,16 @@ func (p *lineProcess) write(line []byte) {
 // watch ends the process when the time of its task is over, or its task is not wanted any more, until release is
 // called.
 func (p *lineProcess) watch(t *tasks.Task) (release func()) {
-	alive := p.s.Alive(t)
-	over := context.AfterFunc(alive, func() { p.stop(errTaskOver) })
-	var timers []*time.Timer
+	stops := []func() bool{context.AfterFunc(p.s.Alive(t), func() { p.stop(errTaskOver) })}
 	if t.Timeout > 0 {
-		timers = append(timers, time.AfterFunc(t.Timeout, func() { p.stop(errTaskTimeout) }))
+		stops = append(stops, time.AfterFunc(t.Timeout, func() { p.stop(errTaskTimeout) }).Stop)
 	}
 	if p.s.hint != nil {
-		timers = append(timers, time.AfterFunc(hintAfter, p.s.hint))
+		stops = append(stops, time.AfterFunc(hintAfter, p.s.hint).Stop)
 	}
 	return func() {
-		over()
-		for _, timer := range timers {
-			timer.Stop()
+		for _, stop := range stops {
+			stop()
 		}
 	}
 }

@@ -40,8 +40,20 @@ func (r *memberRun) current() (*member.Member, error) {
 // held is the duty as this member holds it. Its writes are refused if that is not true any more. The error is
 // member.ErrNotHeld, or ErrUnavailable.
 func (r *memberRun) held(duty string) (*hold, error) {
-	var h *hold
-	r.note(func() { h = r.holds[duty] })
+	h, err := r.use(duty)
+	if err == nil {
+		h.users.Done()
+	}
+	return h, err
+}
+
+// use is held, for as long as its users say.
+func (r *memberRun) use(duty string) (h *hold, err error) {
+	r.note(func() {
+		if h = r.holds[duty]; h != nil {
+			h.users.Add(1)
+		}
+	})
 	if h != nil {
 		return h, nil
 	}
@@ -118,22 +130,6 @@ func feedOrders(w http.ResponseWriter, q *http.Request, h *hold, first any, over
 		}
 	}
 	return nil
-}
-
-// use is held, for as long as its users say.
-func (r *memberRun) use(duty string) (*hold, error) {
-	h, err := r.held(duty)
-	if err != nil {
-		return nil, err
-	}
-	r.note(func() {
-		if r.holds[duty] == h {
-			h.users.Add(1)
-		} else {
-			err = fmt.Errorf("%w: %s", member.ErrNotHeld, duty)
-		}
-	})
-	return h, err
 }
 
 // The socket of a member serves saved state:
@@ -280,19 +276,20 @@ type opRun struct {
 	o     *member.Operation
 	over  chan struct{} // closed when the runner has hung up
 	users sync.WaitGroup
-
-	mu    sync.Mutex
-	ended bool
-	steps map[string]*member.Step // whose commands run, by key
+	steps map[string]*member.Step // whose commands run, by key; note guards it
 }
 
-// runOf is the run that a request names.
+// runOf is the run that a request names, for as long as its users say.
 func (r *memberRun) runOf(q *http.Request) (run *opRun, err error) {
-	r.note(func() { run = r.opRuns[q.URL.Query().Get("run")] })
-	if run == nil || run.o.Name != q.PathValue("op") || run.hold.Duty != q.PathValue("duty") {
-		return nil, member.ErrOperationOver
-	}
-	return run, nil
+	r.note(func() {
+		run = r.opRuns[q.URL.Query().Get("run")]
+		if run == nil || run.o.Name != q.PathValue("op") || run.hold.Duty != q.PathValue("duty") {
+			err = member.ErrOperationOver
+			return
+		}
+		run.users.Add(1)
+	})
+	return run, err
 }
 
 func (r *memberRun) operationRoutes(mux *http.ServeMux) {
@@ -304,6 +301,7 @@ func (r *memberRun) operationRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /duty/{duty}/op/{op}", handle(r.runOperation))
 	mux.HandleFunc("POST /duty/{duty}/op/{op}/close", change(maxRequest, r.runOf,
 		func(q *http.Request, run *opRun, _ []byte) error {
+			defer run.users.Done()
 			if q.URL.Query().Has("unbegun") {
 				return run.o.CloseUnbegun(q.Context())
 			}
@@ -314,7 +312,9 @@ func (r *memberRun) operationRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /duty/{duty}/op/{op}/step", handle(r.runStep))
 	mux.HandleFunc("PUT /duty/{duty}/op/{op}/step/{key}", change(maxOutput, r.runOf,
 		func(q *http.Request, run *opRun, output []byte) error {
-			s := run.step(q.PathValue("key"))
+			defer run.users.Done()
+			var s *member.Step
+			r.note(func() { s = run.steps[q.PathValue("key")] })
 			if s == nil {
 				return badRequest("this step has not begun")
 			}
@@ -346,40 +346,9 @@ func (r *memberRun) runOperation(w http.ResponseWriter, q *http.Request) error {
 	r.note(func() { r.opRuns[name] = run })
 	err = feedOrders(w, q, h, OperationRun{name, o.ID, o.Resumed}, nil)
 	r.note(func() { delete(r.opRuns, name) })
-	run.end()
-	return err
-}
-
-// end returns when no command of a step runs any more.
-func (run *opRun) end() {
-	run.mu.Lock()
-	run.ended = true
-	run.mu.Unlock()
 	close(run.over)
-	run.users.Wait()
-}
-
-// begin counts a step. It reports false if the run has ended.
-func (run *opRun) begin() bool {
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	if !run.ended {
-		run.users.Add(1)
-	}
-	return !run.ended
-}
-
-func (run *opRun) setStep(s *member.Step) {
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	run.steps[s.Key] = s
-}
-
-// step is a step whose command runs; nil if none has this key.
-func (run *opRun) step(key string) *member.Step {
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	return run.steps[key]
+	run.users.Wait() // until no command of a step runs any more
+	return err
 }
 
 // runStep comes to a step. If it is not done, its command runs until the client hangs up.
@@ -392,9 +361,6 @@ func (r *memberRun) runStep(w http.ResponseWriter, q *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if !run.begin() {
-		return member.ErrOperationOver
-	}
 	defer run.users.Done()
 	s, err := run.o.Step(q.Context(), ask.Name, ask.Args)
 	if err != nil {
@@ -404,7 +370,7 @@ func (r *memberRun) runStep(w http.ResponseWriter, q *http.Request) error {
 		writeJSON(w, http.StatusOK, StepRun{s.Key, true, s.Output, false})
 		return nil
 	}
-	run.setStep(s)
+	r.note(func() { run.steps[s.Key] = s })
 	return feedOrders(w, q, run.hold, StepRun{s.Key, false, nil, s.Again}, run.over)
 }
 

@@ -595,11 +595,9 @@ func (r *run) whileWaiting(
 	notices.Go(func() {
 		begun := time.Now()
 		for pause := firstNotice; ; pause = min(2*pause, rarestNotice) {
-			timer := time.NewTimer(pause)
 			select {
-			case <-timer.C:
+			case <-time.After(pause):
 			case <-ctx.Done():
-				timer.Stop()
 				return
 			}
 			m, _, _ := r.now()
