@@ -251,18 +251,13 @@ func startGroup(t *testing.T, f *fleet, script string) *command {
 	return c
 }
 
-// guardOfTests is this binary as the guard of a fleet.
-func guardOfTests(t *testing.T) []string {
+// TestTheGuardEndsEveryGroup when its orders end, and only those that have not ended before.
+func TestTheGuardEndsEveryGroup(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []string{"/usr/bin/env", guardVariable + "=1", self}
-}
-
-// TestTheGuardEndsEveryGroup when its orders end, and only those that have not ended before.
-func TestTheGuardEndsEveryGroup(t *testing.T) {
-	f := newFleet(guardOfTests(t), slog.New(slog.DiscardHandler))
+	f := newFleet([]string{"/usr/bin/env", guardVariable + "=1", self}, slog.New(slog.DiscardHandler))
 	if err := f.open(); err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func (w *world) deliver(c message) any {
 	}
 	if err == nil {
 		w.calls[c.script]++
-	} else if asRefusal(err) == nil {
+	} else if !errors.As(err, new(*Refusal)) {
 		w.t.Fatal(err)
 	}
 	return got
@@ -408,12 +408,6 @@ func (w *world) lookOne() {
 		}
 		both(w, "token", func(q *Queue) ([]string, error) { return q.client.BLPop(ctx, time.Second, list).Result() })
 	}
-}
-
-func asRefusal(err error) *Refusal {
-	var r *Refusal
-	errors.As(err, &r)
-	return r
 }
 
 func joined(parts []string) string { return strings.Join(parts, " | ") }

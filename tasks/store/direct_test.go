@@ -70,7 +70,9 @@ func direct(t *testing.T, clock string, dial func(context.Context, string, strin
 	}
 	log = append(log, <-ended)
 	go block()
-	directBatch(t, q, "b")
+	succeeds(t, q.Begin(ctx, NewBatch{ID: "b", Life: "life", Weight: 1, Attempts: 1, Results: "watcher"}, manyBytes))
+	must(q.Append(ctx, "b", "life", 0, payloads(4)))(t)
+	succeeds(t, q.Open(ctx, "b", "life", 4))
 	log = append(log, <-ended) // the token, before or after it has blocked
 	note(waits.BLPop(ctx, time.Second, list).Result())
 	note(q.Turn(ctx, "e", 1, Turn{Idle: 1, MaxBytes: manyBytes})) // leaves a token: f could take one, too
@@ -80,14 +82,6 @@ func direct(t *testing.T, clock string, dial func(context.Context, string, strin
 
 // limit is how long a test waits for what must happen.
 const limit = 5 * time.Minute
-
-// directBatch submits a batch of four tasks.
-func directBatch(t *testing.T, q *Queue, id string) {
-	ctx := t.Context()
-	succeeds(t, q.Begin(ctx, NewBatch{ID: id, Life: "life", Weight: 1, Attempts: 1, Results: "watcher"}, manyBytes))
-	must(q.Append(ctx, id, "life", 0, payloads(4)))(t)
-	succeeds(t, q.Open(ctx, id, "life", 4))
-}
 
 // directPages reads results and dead tasks that are too large for one page.
 func directPages(t *testing.T, q *Queue, note func(any, error)) {
