@@ -499,8 +499,7 @@ func (j *join) awaitRedis(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ErrRedis, err)
 	}
-	again := make(chan struct{})
-	defer time.AfterFunc(backoff(j.tries), func() { close(again) }).Stop()
+	again := time.After(backoff(j.tries))
 	j.tries++
 	return j.Await(ctx, fmt.Errorf("%w: %w", ErrRedis, err), "Redis: "+err.Error(), j.Changed, again)
 }
