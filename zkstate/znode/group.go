@@ -204,13 +204,16 @@ func EncodeAssigner(c AssignerMemory) ([]byte, error) {
 	return body, err
 }
 
-// newerHalf is less than the half of these failures: those that end their pause last.
+// newerHalf is at most half of these failures: those that end their pause last.
 func newerHalf(failures map[string]map[string]Failure) map[string]map[string]Failure {
 	var ends []int64
 	for _, bySeat := range failures {
 		for _, f := range bySeat {
 			ends = append(ends, f.Until)
 		}
+	}
+	if len(ends) == 0 {
+		return nil
 	}
 	slices.Sort(ends)
 	middle := ends[len(ends)/2]

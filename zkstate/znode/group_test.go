@@ -64,13 +64,14 @@ func TestAssignerOfManyDuties(t *testing.T) {
 	if d := cmp.Diff(c, got, cmpopts.EquateEmpty()); d != "" || err != nil {
 		t.Errorf("%v, (-want +got):\n%s", err, d)
 	}
-	c.Paused, c.Pins = ByDuty{}, ByDuty{}
+	c.Paused, c.Pins, c.Failures = ByDuty{}, ByDuty{}, map[string]map[string]Failure{"none": {}}
 	for i := range 1000 {
 		d := fmt.Sprintf("d%063d", i)
-		c.Paused[d], c.Pins[d], c.Newest[d] = fmt.Sprintf("user-%d@host", i), fmt.Sprintf("s-%010d", i), fmt.Sprint(i)
+		c.Paused[d], c.Pins[d], c.Newest[d] = fmt.Sprintf("user-%0100d@host", i), fmt.Sprintf("s-%010d", i), fmt.Sprint(i)
 	}
-	if body, err := EncodeAssigner(c); err != nil || len(body) > maxJSON {
-		t.Errorf("%d bytes, %v", len(body), err)
+	body, err = EncodeAssigner(c)
+	if got, bad := DecodeOrZero[AssignerMemory](body); err != nil || bad != nil || len(got.Paused) != 1000 {
+		t.Errorf("%d bytes, %d pauses, %v, %v", len(body), len(got.Paused), err, bad)
 	}
 }
 
