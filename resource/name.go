@@ -98,19 +98,16 @@ func CheckHome(home string) error {
 // CheckRoot says why path is not a valid root, or returns nil. A root is an absolute, clean znode path. It is not "/",
 // not "/zookeeper" or below it, and not inside a ".muster" folder.
 func CheckRoot(path string) error {
-	if path == "/" || path == "" {
+	switch {
+	case path == "/" || path == "":
 		return fmt.Errorf("%q cannot be a root: choose a folder such as %q", path, DefaultRoot)
-	}
-	if !strings.HasPrefix(path, "/") {
+	case !strings.HasPrefix(path, "/"):
 		return fmt.Errorf("a root is an absolute znode path: write %q", "/"+path)
-	}
-	if strings.HasSuffix(path, "/") {
+	case strings.HasSuffix(path, "/"):
 		return fmt.Errorf("a root has no slash at its end: write %q", strings.TrimRight(path, "/"))
-	}
-	if path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/") {
+	case path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/"):
 		return fmt.Errorf("%q belongs to ZooKeeper itself", path)
-	}
-	if len(path) > 512 {
+	case len(path) > 512:
 		return fmt.Errorf("a root has at most 512 characters; this one has %d", len(path))
 	}
 	for _, part := range strings.Split(path[1:], "/") {

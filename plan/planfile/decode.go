@@ -91,14 +91,14 @@ func decode(kinds []resource.Kind, file []byte) (Saved, error) {
 	return s, nil
 }
 
+// maxID is how many characters the id of a plan has at most.
+const maxID = 64
+
 // check refuses values outside the rows that are invalid. An apply with an invalid name could change znodes that are
 // not muster's.
 func (s Saved) check() error {
-	const token = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
-	if id := s.Plan.ID; id == "" || len(id) > 64 || strings.Trim(id, token) != "" {
-		return fmt.Errorf("id: %.80q is not 1 to 64 letters, digits, '_' and '-'", id)
-	}
-	err := resource.InField("stack", resource.CheckName("stack", s.Plan.Stack))
+	err := cmp.Or(resource.InField("id", resource.CheckShortName("plan", s.Plan.ID, maxID)),
+		resource.InField("stack", resource.CheckName("stack", s.Plan.Stack)))
 	if s.Plan.Home != "" {
 		err = cmp.Or(err, resource.InField("home", resource.CheckHome(s.Plan.Home)))
 	}
