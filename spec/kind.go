@@ -323,9 +323,7 @@ func (k kindOf[T, P]) apply(s *scope, set settings, t *T, from origins, prefix s
 	}
 	k.decode(s, set, t, from, "", prefix)
 	if a := set.args["labels"]; a != nil {
-		if labels, ok := s.labels(a); ok {
-			labelled.Labels = mergeLabels(labelled.Labels, labels, from, prefix+at(a.NameRange))
-		}
+		labelled.Labels = s.labels(a, labelled.Labels, from, prefix+at(a.NameRange))
 		if n := len(labelled.Labels); n > maxLabels {
 			s.wrong(codeLabels, a, cty.NilVal, "a %s has at most %d labels; this one has %d", k.blockType, maxLabels, n)
 		}
