@@ -427,8 +427,8 @@ const (
 	maxLabelValue = 1024
 )
 
-// labels adds labels to those of base, or replaces them. It notes in from where they stand. A label that is null removes
-// the label of that name.
+// labels adds labels to those of base, or replaces them. It notes in from where they stand. A label that is null
+// removes the label of that name.
 func (s *scope) labels(a *hcl.Attribute, base map[string]string, from origins, where string) map[string]string {
 	v, ok := s.decode(a, cty.Map(cty.String), "a map of strings")
 	if !ok {
