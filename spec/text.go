@@ -167,7 +167,7 @@ var command = regexp.MustCompile(`##([A-Za-z]*\[)`)
 // visible is a source line as it is printed: tabs as spaces, control characters as escapes, and no commands.
 func visible(line string) string {
 	var b strings.Builder
-	for i, part := range strings.Split(line, "\t") {
+	for i, part := range strings.Split(string([]rune(line)), "\t") { // a byte that is no UTF-8 is one cell
 		if i > 0 {
 			b.WriteString(strings.Repeat(" ", tabWidth-text.Width(b.String())%tabWidth))
 		}
