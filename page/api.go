@@ -5,8 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"muster/apply/history"
@@ -26,13 +26,15 @@ type problem struct {
 	Next string `json:"next,omitempty"` // what the caller can do
 }
 
+func (p *problem) Error() string { return p.What }
+
 // busy is the answer when a limit is reached.
-func busy(what string) *problem {
+func busy(what string) error {
 	return &problem{http.StatusServiceUnavailable, what, "try again in some seconds"}
 }
 
-// answer writes one document of the API.
-type answer func(ctx context.Context, r *http.Request, b *Board) ([]byte, *problem)
+// answer writes one document of the API. The error may be a problem.
+type answer func(ctx context.Context, to *bytes.Buffer, r *http.Request, b *Board) error
 
 // api handles requests for documents of JSON. Each is what a command prints with --json. Without ZooKeeper there is
 // none: a program must not take what was for what is.
@@ -43,8 +45,8 @@ func (s *server) api(mux *http.ServeMux) {
 		"GET /api/members/{path...}": s.apiMembers,
 		"GET /api/batches/{path...}": s.apiBatches,
 		"GET /api/history":           s.apiHistory,
-		"GET /api/": func(context.Context, *http.Request, *Board) ([]byte, *problem) {
-			return nil, &problem{http.StatusNotFound, "there is no such document",
+		"GET /api/": func(context.Context, *bytes.Buffer, *http.Request, *Board) error {
+			return &problem{http.StatusNotFound, "there is no such document",
 				"/api/status, /api/status/PATH, /api/members/PATH, /api/batches/PATH or /api/history"}
 		},
 	} {
@@ -59,29 +61,28 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, f answer) {
 	case s.answering <- struct{}{}:
 		defer func() { <-s.answering }()
 	default:
-		busy("too many requests at a time").write(w)
+		refuse(w, busy("too many requests at a time"))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), firstRead)
 	defer cancel()
-	b, p := s.current(ctx)
-	if p != nil {
-		p.write(w)
-		return
+	var body bytes.Buffer
+	b, err := s.current(ctx)
+	if err == nil {
+		err = f(ctx, &body, r, b)
 	}
-	body, p := f(ctx, r, b)
-	if p != nil {
-		p.write(w)
+	if err != nil {
+		refuse(w, err)
 		return
 	}
 	if b.Unindexed != "" || len(b.Unlisted) > 0 {
 		w.Header().Set("Muster-Incomplete", "true")
 	}
-	_, _ = patient(w).Write(body) // the reader may have gone
+	_, _ = patient(w).Write(body.Bytes()) // the reader may have gone
 }
 
 // current returns the board if it is current.
-func (s *server) current(ctx context.Context) (*Board, *problem) {
+func (s *server) current(ctx context.Context) (*Board, error) {
 	b, ok := await(ctx, &s.keeper.board)
 	switch {
 	case !ok:
@@ -92,8 +93,16 @@ func (s *server) current(ctx context.Context) (*Board, *problem) {
 	return b, nil
 }
 
-// write answers with a problem.
-func (p *problem) write(w http.ResponseWriter) {
+// problemOf is err as an answer.
+func problemOf(err error) *problem {
+	p := &problem{http.StatusInternalServerError, err.Error(), ""}
+	errors.As(err, &p)
+	return p
+}
+
+// refuse answers with why there is no document.
+func refuse(w http.ResponseWriter, err error) {
+	p := problemOf(err)
 	if p.code == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}
@@ -102,17 +111,18 @@ func (p *problem) write(w http.ResponseWriter) {
 }
 
 // apiStatus is "muster status --json". It is made once for each board.
-func (s *server) apiStatus(_ context.Context, _ *http.Request, b *Board) ([]byte, *problem) {
+func (s *server) apiStatus(_ context.Context, to *bytes.Buffer, _ *http.Request, b *Board) error {
 	s.all.Lock()
 	defer s.all.Unlock()
 	if s.all.board != b {
 		var body bytes.Buffer
 		if err := report.StatusJSON(&body, b.Resources, s.lastApplies(b, b.Resources...)...); err != nil {
-			return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
+			return err
 		}
 		s.all.board, s.all.body = b, body.Bytes()
 	}
-	return s.all.body, nil
+	*to = *bytes.NewBuffer(slices.Clip(s.all.body)) // all answers share it
+	return nil
 }
 
 // lastApplies are the last applies of the stacks of these resources, and of the configuration's, as a status has them.
@@ -130,7 +140,7 @@ func (s *server) lastApplies(b *Board, of ...view.Resource) (all []history.Found
 }
 
 // found is a resource of the board that a request names.
-func found(r *http.Request, b *Board) (view.Resource, *problem) {
+func found(r *http.Request, b *Board) (view.Resource, error) {
 	path := "/" + r.PathValue("path")
 	if j, ok := b.resource(path); ok {
 		return j, nil
@@ -142,27 +152,25 @@ func found(r *http.Request, b *Board) (view.Resource, *problem) {
 }
 
 // withDetail calls f with a detail that is current.
-func (s *server) withDetail(
-	ctx context.Context, r *http.Request, b *Board, f func(*Detail) ([]byte, *problem),
-) ([]byte, *problem) {
-	j, p := found(r, b)
-	if p != nil {
-		return nil, p
+func (s *server) withDetail(ctx context.Context, r *http.Request, b *Board, f func(*Detail) error) error {
+	j, err := found(r, b)
+	if err != nil {
+		return err
 	}
 	d, err := s.keeper.detail(j.Path)
 	if err != nil {
-		return nil, busy(err.Error())
+		return busy(err.Error())
 	}
 	defer s.keeper.releaseDetail(d)
 	one, ok := s.currentDetail(ctx, d)
 	switch {
 	case !ok:
-		return nil, busy(j.Path + " was not read in time")
+		return busy(j.Path + " was not read in time")
 	case one == nil: // deleted meanwhile
-		_, p = found(r, &Board{})
-		return nil, p
+		_, err = found(r, &Board{})
+		return err
 	case one.Problem != "":
-		return nil, &problem{http.StatusBadGateway, one.Problem, "muster explain " + text.ShellWord(j.Path)}
+		return &problem{http.StatusBadGateway, one.Problem, "muster explain " + text.ShellWord(j.Path)}
 	}
 	return f(one)
 }
@@ -190,10 +198,10 @@ func (s *server) currentDetail(ctx context.Context, d *watchedDetail) (one *Deta
 }
 
 // apiDetail is "muster status PATH --json".
-func (s *server) apiDetail(ctx context.Context, r *http.Request, b *Board) ([]byte, *problem) {
-	return s.withDetail(ctx, r, b, func(d *Detail) ([]byte, *problem) {
+func (s *server) apiDetail(ctx context.Context, to *bytes.Buffer, r *http.Request, b *Board) error {
+	return s.withDetail(ctx, r, b, func(d *Detail) error {
 		all := []view.Resource{d.Resource}
-		return document(func(w io.Writer) error { return report.StatusJSON(w, all, s.lastApplies(b, all...)...) })
+		return report.StatusJSON(to, all, s.lastApplies(b, all...)...)
 	})
 }
 
@@ -204,26 +212,26 @@ type peer struct {
 }
 
 // apiMembers is "muster members --json", with ?live that of "muster members --live --json".
-func (s *server) apiMembers(ctx context.Context, r *http.Request, b *Board) ([]byte, *problem) {
-	j, p := found(r, b)
+func (s *server) apiMembers(ctx context.Context, to *bytes.Buffer, r *http.Request, b *Board) error {
+	j, err := found(r, b)
 	switch {
-	case p != nil:
-		return nil, p
+	case err != nil:
+		return err
 	case !view.IsJob(&j.Observed):
-		return nil, &problem{http.StatusNotFound, j.Path + " is not a job", "/api/status" + j.Path}
+		return &problem{http.StatusNotFound, j.Path + " is not a job", "/api/status" + j.Path}
 	}
 	l, _, _ := s.keeper.link.now()
 	if l == nil {
-		return nil, busy("ZooKeeper does not answer")
+		return busy("ZooKeeper does not answer")
 	}
 	look := l.mirror.Look()
 	defer look.Close()
 	all, err := zkstate.NewReader(look, s.cfg.Home, s.cfg.Kinds...).Workers(ctx, j.Path)
 	switch {
 	case errors.Is(err, zkconn.ErrSessionLost), errors.Is(err, zkconn.ErrUnreachable), ctx.Err() != nil:
-		return nil, busy(err.Error())
+		return busy(err.Error())
 	case err != nil:
-		return nil, &problem{http.StatusBadGateway, err.Error(), "muster explain " + text.ShellWord(j.Path)}
+		return &problem{http.StatusBadGateway, err.Error(), "muster explain " + text.ShellWord(j.Path)}
 	}
 	live := r.URL.Query().Has("live")
 	members := []peer{}
@@ -235,48 +243,32 @@ func (s *server) apiMembers(ctx context.Context, r *http.Request, b *Board) ([]b
 			members = append(members, peer{"", w.Info})
 		}
 	}
-	return indented(map[string][]peer{"members": members})
-}
-
-// document is what write writes.
-func document(write func(w io.Writer) error) ([]byte, *problem) {
-	var body bytes.Buffer
-	if err := write(&body); err != nil {
-		return nil, &problem{http.StatusInternalServerError, err.Error(), ""}
-	}
-	return body.Bytes(), nil
-}
-
-// indented is v as commands print it.
-func indented(v any) ([]byte, *problem) {
-	return document(func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(v)
-	})
+	e := json.NewEncoder(to)
+	e.SetIndent("", "  ")
+	return e.Encode(map[string][]peer{"members": members})
 }
 
 // apiBatches is "muster batches --json".
-func (s *server) apiBatches(ctx context.Context, r *http.Request, b *Board) ([]byte, *problem) {
-	if j, p := found(r, b); p == nil && !view.IsQueue(&j.Observed) {
-		return nil, &problem{http.StatusNotFound, j.Path + " is not a queue", "/api/status" + j.Path}
+func (s *server) apiBatches(ctx context.Context, to *bytes.Buffer, r *http.Request, b *Board) error {
+	if j, err := found(r, b); err == nil && !view.IsQueue(&j.Observed) {
+		return &problem{http.StatusNotFound, j.Path + " is not a queue", "/api/status" + j.Path}
 	}
-	return s.withDetail(ctx, r, b, func(d *Detail) ([]byte, *problem) {
+	return s.withDetail(ctx, r, b, func(d *Detail) error {
 		if d.Redis != "" { // an empty list would say that there is nothing to do
 			next := "try again when Redis answers; muster explain " + text.ShellWord(d.Path) + " says which"
-			return nil, &problem{http.StatusBadGateway, d.Redis, next}
+			return &problem{http.StatusBadGateway, d.Redis, next}
 		}
 		var rows []view.BatchRow
 		for _, b := range d.Batches {
 			rows = append(rows, b.BatchRow)
 		}
-		return document(func(w io.Writer) error { return report.BatchesJSON(w, rows) })
+		return report.BatchesJSON(to, rows)
 	})
 }
 
 // apiHistory is "muster history --json".
-func (s *server) apiHistory(_ context.Context, _ *http.Request, b *Board) ([]byte, *problem) {
-	return document(func(w io.Writer) error { return report.HistoryJSON(w, b.History) })
+func (s *server) apiHistory(_ context.Context, to *bytes.Buffer, _ *http.Request, b *Board) error {
+	return report.HistoryJSON(to, b.History)
 }
 
 // health says whether ZooKeeper answers.
@@ -284,7 +276,8 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if _, p := s.current(ctx); p != nil {
+	if _, err := s.current(ctx); err != nil {
+		p := problemOf(err)
 		w.Header().Set("Retry-After", "5")
 		http.Error(w, p.What, p.code)
 		return

@@ -192,7 +192,7 @@ func (w *detailWatch) shown(a *asked) *Detail {
 		return w.one
 	}
 	one := *w.one
-	one.Redis, one.Batches, one.Hands, one.Dead = a.problem, a.Batches, a.Hands, a.Dead
+	one.Redis, one.Progress = a.problem, a.Progress
 	return &one
 }
 
@@ -227,9 +227,9 @@ type Lookout interface {
 
 // Progress is what Redis knows of a queue.
 type Progress struct {
-	Batches []BatchProgress // those that were asked for
+	Batches []BatchProgress // those that were asked for, the oldest first
 	Hands   []Hand
-	Dead    []DeadTask
+	Dead    []DeadTask // the newest first; not all, if many
 }
 
 // redisWatch asks Redis about a queue while somebody looks at it: nothing tells when it changes.

@@ -38,7 +38,7 @@ type Fragment struct {
 // views render boards. They are safe for many goroutines.
 type views struct {
 	templates *template.Template
-	rows      cache[rowKey]
+	rows      cache[row]
 	cells     cache[cell]
 }
 
@@ -168,11 +168,8 @@ type Detail struct {
 	view.Resource
 	Problem string // why the rest could not be read; empty if it was
 
-	// Of a queue, from Redis.
-	Batches []BatchProgress // the oldest first
-	Hands   []Hand
-	Dead    []DeadTask // the newest first; not all, if many
-	Redis   string     // why Redis does not answer; empty if it does
+	Progress        // of a queue
+	Redis    string // why Redis does not answer; empty if it does
 
 	link *link // the session in which it was read
 }

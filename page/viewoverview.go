@@ -23,16 +23,16 @@ const maxNeeds = 25
 
 // overview shows what needs somebody, the stacks, and all resources. It returns how many need somebody.
 func (p *painter) overview() int {
-	all := make([]rowKey, len(p.board.Resources))
+	all := make([]row, len(p.board.Resources))
 	var needs []int // indexes of all
 	for i := range p.board.Resources {
-		all[i] = rowKeyOf(&p.board.Resources[i])
+		all[i] = rowOf(&p.board.Resources[i])
 		if needsSomebody(all[i]) {
 			needs = append(needs, i)
 		}
 	}
 	slices.SortStableFunc(needs, func(a, b int) int {
-		return cmp.Compare(severity(all[a].status), severity(all[b].status))
+		return cmp.Compare(severity(all[a].Status), severity(all[b].Status))
 	})
 	p.headline(len(all)+len(p.board.Unlisted), len(needs)+len(p.board.Unlisted))
 	p.needs(all, needs)
@@ -65,17 +65,14 @@ func (p *painter) fine(all int) string {
 	return "All " + text.Thousands(all) + " " + are + " fine"
 }
 
-// needView is one resource that needs somebody.
+// needView is one resource that needs somebody, or a root that cannot be listed.
 type needView struct {
-	ID, Href     string
-	Dir, Name    word
-	Kind, Status word
-	Class        string
-	Why          word
-	Steps        []step
+	row
+	Why   word
+	Steps []step
 }
 
-func (p *painter) needs(all []rowKey, needs []int) {
+func (p *painter) needs(all []row, needs []int) {
 	if len(needs)+len(p.board.Unlisted) == 0 {
 		return
 	}
@@ -86,8 +83,11 @@ func (p *painter) needs(all []rowKey, needs []int) {
 	}{moreText(more), Request{View: Overview, Status: needing}.URL()})
 	for _, root := range p.board.Unlisted {
 		p.add("needs-list", "need", needView{
-			ID: hashID("u", root), Name: word(root), Status: "unreadable", Class: statusClass(resource.StatusUnreadable),
-			Why: "this root cannot be listed: what is below it is not shown", Kind: "root",
+			row: row{
+				ID: hashID("u", root), Name: word(root), Kind: "root", Status: resource.StatusUnreadable,
+				Class: statusClass(resource.StatusUnreadable),
+			},
+			Why: "this root cannot be listed: what is below it is not shown",
 		})
 	}
 	for _, i := range needs[:min(len(needs), maxNeeds)] {
@@ -103,17 +103,14 @@ func moreText(n int) string {
 	return text.Thousands(n) + " more"
 }
 
-func needOf(k rowKey, j view.Resource) needView {
-	n := needView{
-		ID: hashID("n", j.Path), Href: resourceURL(j.Path), Kind: word(k.kind), Status: word(k.status),
-		Class: statusClass(k.status), Why: word(view.Meaning(&j.Observed, k.kind)), Steps: stepsOf(j),
-	}
-	n.Dir, n.Name = splitPath(j.Path)
+func needOf(r row, j view.Resource) needView {
+	n := needView{row: r.drawn(), Why: word(view.Meaning(&j.Observed, r.Kind)), Steps: stepsOf(j)}
+	n.ID = hashID("n", j.Path)
 	if len(n.Steps) == 0 {
 		n.Steps = []step{{Command: word("muster explain " + text.ShellWord(j.Path))}}
 	}
-	if k.status == resource.StatusReady {
-		n.Why = word(k.idle)
+	if r.Status == resource.StatusReady {
+		n.Why = word(r.idle)
 	}
 	return n
 }
@@ -161,24 +158,27 @@ type listView struct {
 	Filter             string
 	Statuses           []choice
 	Kinds, Stacks      []choice
-	Sorts              []choice
+	Columns            []column
 	Shown, All         string
 	Filtered, Nothing  bool
-	Columns            []column
 	HasStacks, HasKind bool
 }
 
-// column is a heading of the list.
+// column is a heading of the list, which sorts it.
 type column struct {
-	Word, Href, Class string
-	Sorted            string // aria-sort
+	Word    string
+	By      string             // sort of a request, and class in the style sheet; empty: the path, or it does not sort
+	Order   string             // by what it sorts, in words; empty: it does not sort
+	compare func(a, b row) int // nil: as rows are, in the order of their paths
+	Sorted  string             // aria-sort; empty: the list is not sorted by it
+	Href    string             // sorts by it
 }
 
-func (p *painter) list(all []rowKey) {
+func (p *painter) list(all []row) {
 	r := p.request
 	words := strings.Fields(strings.ToLower(r.Filter))
 	byStatus, kinds, stacks := map[string]int{}, map[string]int{}, map[string]int{}
-	var shown []rowKey
+	shown := make([]row, 0, len(all))
 	fits := 0
 	for i, k := range all {
 		j := &p.board.Resources[i]
@@ -187,26 +187,31 @@ func (p *painter) list(all []rowKey) {
 			stack = j.Observed.Record.Stack
 			stacks[stack]++
 		}
-		kinds[k.kind]++
-		if r.Kind != "" && r.Kind != k.kind || r.Stack != "" && r.Stack != stack || !matches(j, words) {
+		kinds[k.Kind]++
+		if r.Kind != "" && r.Kind != k.Kind || r.Stack != "" && r.Stack != stack || !matches(j, words) {
 			continue
 		}
 		fits++
-		byStatus[string(k.status)]++
+		byStatus[string(k.Status)]++
 		needs := needsSomebody(k)
 		if needs {
 			byStatus[needing]++
 		}
-		if r.Status == "" || r.Status == string(k.status) || r.Status == needing && needs {
+		if r.Status == "" || r.Status == string(k.Status) || r.Status == needing && needs {
 			shown = append(shown, k)
 		}
 	}
-	sortRows(shown, r.Sort)
+	columns := columnsOf(r)
+	for _, c := range columns {
+		if c.Sorted != "" && c.compare != nil {
+			slices.SortStableFunc(shown, c.compare)
+		}
+	}
 	p.add(mainSlot, "all", listView{
 		Filter: r.Filter, Statuses: statusChoices(r, byStatus, fits), Kinds: choices(r.Kind, kinds, "all kinds"),
-		Stacks: choices(r.Stack, stacks, "all stacks"), Sorts: sortChoices(r.Sort), Shown: text.Thousands(len(shown)),
+		Stacks: choices(r.Stack, stacks, "all stacks"), Columns: columns, Shown: text.Thousands(len(shown)),
 		All: text.Thousands(len(all)), Filtered: r.Filter+r.Status+r.Kind+r.Stack != "", Nothing: len(shown) == 0,
-		Columns: columns(r), HasStacks: len(stacks) > 1 || r.Stack != "", HasKind: len(kinds) > 1 || r.Kind != "",
+		HasStacks: len(stacks) > 1 || r.Stack != "", HasKind: len(kinds) > 1 || r.Kind != "",
 	})
 	p.chunks(shown)
 }
@@ -215,13 +220,13 @@ func (p *painter) list(all []rowKey) {
 // and all at once too.
 const chunkSize = 100
 
-func (p *painter) chunks(rows []rowKey) {
+func (p *painter) chunks(rows []row) {
 	n := 0
 	for chunk := range slices.Chunk(rows, chunkSize) {
 		id := fmt.Sprintf("rows-%d", n)
 		p.add("rows", "chunk", id)
-		for _, k := range chunk {
-			p.addHTML(id, p.row(k))
+		for _, r := range chunk {
+			p.addHTML(id, p.views.rows.html(r, func() string { return p.views.html("row", r.drawn()) }))
 		}
 		n++
 	}
@@ -260,105 +265,85 @@ func choices(chosen string, count map[string]int, all string) []choice {
 	return cs
 }
 
-func sortChoices(chosen string) []choice {
-	return []choice{
-		{Value: "", Word: "path", Chosen: chosen == ""},
-		{Value: "status", Word: "status, worst first", Chosen: chosen == "status"},
-		{Value: "live", Word: "live, most first", Chosen: chosen == "live"},
-		{Value: "age", Word: "age, youngest first", Chosen: chosen == "age"},
-		{Value: "last", Word: "last run, latest first", Chosen: chosen == "last"},
+// columnsOf are the columns of the list. It is sorted by one of them.
+func columnsOf(r Request) []column {
+	const rising, falling = "ascending", "descending"
+	all := []column{
+		{"Status", "status", "status, worst first", func(a, b row) int {
+			return cmp.Compare(severity(a.Status), severity(b.Status))
+		}, rising, ""},
+		{"Path", "", "path", nil, rising, ""},
+		{"Live", "live", "live, most first", func(a, b row) int { return cmp.Compare(b.live, a.live) }, falling, ""},
+		{"Progress", "", "", nil, "", ""},
+		{"Age", "age", "age, youngest first", func(a, b row) int { return b.Created.Compare(a.Created) }, rising, ""},
+		{"Last run", "last", "last run, latest first", func(a, b row) int {
+			return cmp.Compare(b.Last, a.Last)
+		}, falling, ""},
 	}
-}
-
-// columns are the headings, with links that sort.
-func columns(r Request) []column {
-	all := []column{ // the class is what it sorts by
-		{Word: "Status", Class: "status"}, {Word: "Path"}, {Word: "Live", Class: "live"}, {Word: "Progress"},
-		{Word: "Age", Class: "age"}, {Word: "Last run", Class: "last"},
+	if !slices.ContainsFunc(all, func(c column) bool { return c.By == r.Sort }) {
+		r.Sort = ""
 	}
 	for i := range all {
 		c := &all[i]
-		if c.Word == "Progress" {
+		if c.Order == "" {
 			continue
 		}
-		to := r
-		to.Sort = c.Class
-		c.Href = to.URL()
-		if r.Sort == c.Class {
-			c.Sorted = map[bool]string{true: "descending", false: "ascending"}[c.Class == "live" || c.Class == "last"]
+		if c.By != r.Sort {
+			c.Sorted = ""
 		}
+		to := r
+		to.Sort = c.By
+		c.Href = to.URL()
 	}
 	return all
 }
 
-// rowKey is what a row of the overview shows. Rows are cached by it.
-type rowKey struct {
-	path, kind   string
-	status       resource.Status
-	classic      bool
-	idle         string // what is amiss while nobody is live; empty: nothing
-	live         int    // -1: not known
-	progress     string
-	created      int64  // seconds; 0: not known
-	last, lastID string // run of a job
+// row is what the overview shows of a resource, and the begin of its own page. HTML of rows is cached by it.
+type row struct {
+	Dir, Name word // the path: its folder with the slash, and its name
+	Kind      string
+	Status    resource.Status
+	Classic   bool
+	idle      string // what is amiss while nobody is live; empty: nothing
+	live      int    // -1: not known
+	Progress  string
+	Created   time.Time // in seconds; zero: not known
+	Last      string    // run of a job: when it completed
+	LastID    word
+
+	ID, Href, Class, Live string // see drawn
 }
 
-// rowKeyOf reads what a row of j shows.
-func rowKeyOf(j *view.Resource) rowKey {
+// rowOf reads what a row of j shows.
+func rowOf(j *view.Resource) row {
 	o := &j.Observed
 	display := view.DisplayOf(o)
-	k := rowKey{
-		path: j.Path, kind: view.KindOf(o).Name, status: o.Status(), classic: o.Classic, idle: display.Idle(), live: -1,
-	}
-	if !o.Created.IsZero() {
-		k.created = o.Created.Unix()
-	}
+	r := rowAt(j.Path)
+	r.Kind, r.Status, r.Classic, r.idle = view.KindOf(o).Name, o.Status(), o.Classic, display.Idle()
+	r.live, r.Created = -1, o.Created.UTC().Truncate(time.Second)
 	if view.HasCounts(o) {
-		k.live, k.progress = o.Live, display.Progress(o)
+		r.live, r.Progress = o.Live, display.Progress(o)
 	}
 	if last := job.LastRun(o.Record); last != nil {
-		k.last, k.lastID = last.Completed, last.ID
+		r.Last, r.LastID = last.Completed, word(last.ID)
 	}
-	return k
+	return r
 }
 
-// rowView is a row as its template shows it.
-type rowView struct {
-	ID, Href     string
-	Dir, Name    word
-	Kind, Status word
-	Class        string
-	Classic      bool
-	Live         string
-	Progress     string
-	Created      time.Time
-	LastRun      time.Time
-	LastID       word
-}
-
-// row is the fragment of a row. Its id follows from the path alone.
-func (v *views) row(k rowKey) string {
-	return v.rows.html(k, func() string {
-		r := rowView{
-			ID: hashID("r", k.path), Href: resourceURL(k.path), Kind: word(k.kind), Status: word(k.status),
-			Class: statusClass(k.status), Classic: k.classic, Progress: k.progress, LastRun: parseTime(k.last),
-			LastID: word(k.lastID), Live: "–",
-		}
-		r.Dir, r.Name = splitPath(k.path)
-		if k.live >= 0 {
-			r.Live = text.Thousands(k.live)
-		}
-		if k.created != 0 {
-			r.Created = time.Unix(k.created, 0)
-		}
-		return v.html("row", r)
-	})
-}
-
-// splitPath splits a path into its folder with the slash, and its name.
-func splitPath(path string) (dir, name word) {
+// rowAt is a row of which only the path is known.
+func rowAt(path string) row {
 	i := strings.LastIndexByte(path, '/') + 1
-	return word(path[:i]), word(path[i:])
+	return row{Dir: word(path[:i]), Name: word(path[i:])}
+}
+
+// drawn is r with what follows from it, for templates. The id of an element follows from the path alone.
+func (r row) drawn() row {
+	path := string(r.Dir + r.Name)
+	r.ID, r.Href, r.Class, r.Live = hashID("r", path), resourceURL(path), statusClass(r.Status), "–"
+	if r.live >= 0 {
+		r.Live = text.Thousands(r.live)
+	}
+	return r
 }
 
 // statusClass is the class of a status in the style sheet: the status itself if that is known.
@@ -382,27 +367,14 @@ func bySeverity() []resource.Status {
 
 // needsSomebody reports whether a resource does not get better by itself. A group without members is one: nobody does
 // its duties.
-func needsSomebody(k rowKey) bool {
-	switch k.status {
+func needsSomebody(r row) bool {
+	switch r.Status {
 	case resource.StatusReady:
-		return k.idle != ""
+		return r.idle != ""
 	case resource.StatusMissing:
 		return false
 	}
-	return severity(k.status) >= 0 && severity(k.status) <= severity(resource.StatusTerminating)
-}
-
-// sortRows sorts rows, which are in the order of their paths.
-func sortRows(rows []rowKey, by string) {
-	compare := map[string]func(a, b rowKey) int{
-		"status": func(a, b rowKey) int { return cmp.Compare(severity(a.status), severity(b.status)) },
-		"live":   func(a, b rowKey) int { return cmp.Compare(b.live, a.live) },
-		"age":    func(a, b rowKey) int { return cmp.Compare(b.created, a.created) }, // the youngest first
-		"last":   func(a, b rowKey) int { return cmp.Compare(b.last, a.last) },       // the latest first
-	}[by]
-	if compare != nil {
-		slices.SortStableFunc(rows, compare)
-	}
+	return severity(r.Status) >= 0 && severity(r.Status) <= severity(resource.StatusTerminating)
 }
 
 // matches reports whether each of the words, which are in lower case, is in what is known of j.

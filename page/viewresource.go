@@ -20,8 +20,7 @@ func (p *painter) resource(d *Detail) {
 		d = &Detail{Resource: j}
 	}
 	if p.missing = d == nil; p.missing {
-		dir, name := splitPath(p.request.Path)
-		p.add(mainSlot, "absent", struct{ Dir, Name word }{dir, name})
+		p.add(mainSlot, "absent", rowAt(p.request.Path))
 		return
 	}
 	p.add(mainSlot, "head", headOf(d))
@@ -63,32 +62,19 @@ func amissOf(d *Detail) (all []string) {
 
 // headView is the begin of the page of a resource.
 type headView struct {
-	Dir, Name    word
-	Kind, Status word
-	Class        string
-	Classic      bool
-	Meaning      word
-	Counts       []view.Figure
-	Created      time.Time
-	LastRun      time.Time
-	LastID       word
-	Began        time.Time // the first worker joined
-	Redis        word
+	row
+	Meaning word
+	Counts  []view.Figure
+	Began   time.Time // the first worker joined
+	Redis   word
 }
 
 func headOf(d *Detail) headView {
-	o := &d.Observed
-	k := rowKeyOf(&d.Resource)
-	v := headView{
-		Kind: word(k.kind), Status: word(k.status), Class: statusClass(k.status), Classic: k.classic,
-		Meaning: word(view.Meaning(o, k.kind)), Created: o.Created, LastRun: parseTime(k.last),
-		LastID: word(k.lastID), Began: d.Began(),
+	o, r := &d.Observed, rowOf(&d.Resource)
+	v := headView{row: r.drawn(), Meaning: word(view.Meaning(o, r.Kind)), Began: d.Began()}
+	if view.HasCounts(o) {
+		v.Counts, v.Redis = view.DisplayOf(o).Figures(o), word(queue.Of(o.Record).Redis)
 	}
-	v.Dir, v.Name = splitPath(d.Path)
-	if !view.HasCounts(o) {
-		return v
-	}
-	v.Counts, v.Redis = view.DisplayOf(o).Figures(o), word(queue.Of(o.Record).Redis)
 	return v
 }
 
