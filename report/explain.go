@@ -156,7 +156,7 @@ func observed(o *resource.Observed, kind string, since map[string]time.Time, now
 		{members, strings.Join(withAges(o.Members, since, now), ", ")}, {"not " + members, strings.Join(o.Strangers, ", ")},
 		{"companions", strings.Join(o.Companions, ", ")}, {"problem", o.Problem},
 	} {
-		if f.value != "" {
+		if f.Value != "" {
 			fs = append(fs, f)
 		}
 	}
@@ -283,7 +283,7 @@ func ExplainJSON(w io.Writer, r plan.Row, e Explanation) error {
 	}
 	doc.Path = r.Path
 	for _, f := range observed(r.Old, kindName(r), e.Since(), time.Time{}) {
-		doc.Observed[f.key] = f.value
+		doc.Observed[f.Key] = f.Value
 	}
 	if r.New != nil {
 		doc.DeclaredAt = r.At()

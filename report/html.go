@@ -2,24 +2,25 @@ package report
 
 import (
 	"bytes"
-	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
 	"slices"
 	"strings"
 
+	"muster/plan"
 	"muster/text"
 )
 
-// pageHTML is the template of the page. It holds its style and its script, so that a browser fetches nothing else.
+// pageHTML is the template of the page. It holds its style and its script, so that a browser fetches nothing else. It
+// escapes control characters in every text: line breaks too, or with lines all others.
 //
 //go:embed page.html
 var pageHTML string
 
 // html writes one page. It shows every row without scripts; its script filters them.
 func (r Run) html() ([]byte, error) {
-	t, err := template.New("page").Parse(pageHTML)
+	t, err := template.New("page").Funcs(template.FuncMap{"line": text.Escape, "lines": text.EscapeLines}).Parse(pageHTML)
 	if err != nil {
 		return nil, err
 	}
@@ -28,15 +29,14 @@ func (r Run) html() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// htmlPage is the data of the template. Every text in it is escaped for control characters.
+// htmlPage is the data of the template.
 type htmlPage struct {
-	Title, Stack, Headline, Verdict, Facts string
-	Actor, CI, Commit, URL                 string // of an apply
-	ExitCode                               int
-	Caveats                                []string
-	Problems                               []Problem
-	Groups                                 []htmlGroup
-	Rows                                   []htmlRow
+	Run
+	Stack, Headline, Verdict, Facts string
+	Actor                           string // of an apply
+	Caveats                         []string
+	Groups                          []htmlGroup
+	Rows                            []htmlRow
 }
 
 type htmlGroup struct {
@@ -47,27 +47,15 @@ type htmlGroup struct {
 type htmlRow struct {
 	Symbol, Word, Class, Address, Because, Next, Place string
 	Count                                              int // how many rows it stands for
-	Changes                                            []htmlField
-	Equal                                              []htmlField // if it stands for several: their addresses, paths
-	Details                                            []htmlField
+	Changes                                            []field
+	Equal                                              []plan.Row // if it stands for several
+	Details                                            []field
 }
-
-type htmlField struct{ Key, Value string }
 
 func (r Run) htmlPage() htmlPage {
 	v := htmlPage{
-		Title: "muster " + r.Command, Stack: text.Escape(r.stack()), Headline: text.Escape(r.headline()),
-		ExitCode: r.ExitCode, Verdict: r.verdict(), Facts: text.Escape(r.facts()),
-	}
-	v.Actor, v.CI = text.Escape(r.asked()), text.Escape(cmp.Or(r.Who.CI, "this run"))
-	v.Commit, v.URL = text.Escape(r.Who.Commit), r.Who.URL
-	for _, s := range r.caveats() {
-		v.Caveats = append(v.Caveats, text.Escape(s))
-	}
-	for _, p := range r.Problems {
-		p.Code, p.At, p.Next = text.Escape(p.Code), text.Escape(p.At), text.Escape(p.Next)
-		p.Summary, p.Detail = text.EscapeLines(p.Summary), text.EscapeLines(p.Detail)
-		v.Problems = append(v.Problems, p)
+		Run: r, Stack: r.stack(), Headline: r.headline(), Verdict: r.verdict(), Facts: r.facts(), Actor: r.asked(),
+		Caveats: r.caveats(),
 	}
 	for _, c := range r.categories() {
 		if len(c.items) == 0 {
@@ -83,25 +71,18 @@ func (r Run) htmlPage() htmlPage {
 
 func (it item) htmlRow() htmlRow {
 	row := htmlRow{
-		Symbol: it.symbol, Word: it.word, Class: class(it.level), Address: text.Escape(it.name()),
-		Because: text.Escape(it.because), Next: text.Escape(it.next), Place: text.Escape(it.place()),
-		Count: it.count(),
+		Symbol: it.symbol, Word: it.word, Class: class(it.level), Address: it.name(), Because: it.because, Next: it.next,
+		Place: it.place(), Count: it.count(), Changes: it.changes,
 	}
-	for _, c := range it.changes {
-		row.Changes = append(row.Changes, htmlField{text.Escape(c.key), text.Escape(c.value)})
-	}
-	for _, e := range it.equal {
-		row.Equal = append(row.Equal, htmlField{text.Escape(e.row.Address()), text.Escape(e.row.Path)})
-	}
-	if it.row.Address() != it.row.Path && len(it.equal) == 0 {
-		row.Details = append(row.Details, htmlField{"path", text.Escape(it.row.Path)})
+	if len(it.equal) > 0 {
+		row.Equal = it.rows()
+	} else if it.row.Address() != it.row.Path {
+		row.Details = append(row.Details, field{"path", it.row.Path})
 	}
 	for _, f := range it.fields {
-		if slices.Contains(it.changes, f) || f.key == keysKey {
-			continue // shown outside the details
-		}
-		if f.key != "because" && f.key != toProceed && f.key != "path" { // the row shows these elsewhere
-			row.Details = append(row.Details, htmlField{text.Escape(f.key), text.Escape(f.value)})
+		elsewhere := slices.Contains([]string{keysKey, "because", toProceed, "path"}, f.Key)
+		if !elsewhere && !slices.Contains(it.changes, f) {
+			row.Details = append(row.Details, f)
 		}
 	}
 	return row

@@ -198,7 +198,7 @@ func (o Options) join(items []item) []item {
 	items = joinEqual(items)
 	for i, it := range items {
 		if len(it.equal) > fewKeys {
-			items[i].fields[0].value += " (--all shows each)" // the keys
+			items[i].fields[0].Value += " (--all shows each)" // the keys
 		}
 	}
 	return items
@@ -245,7 +245,7 @@ func (it item) look() (string, bool) {
 	parts := []string{block, it.word, it.title, it.because, it.place(), fmt.Sprint(it.level, it.verdict)}
 	for _, f := range it.fields {
 		if !ofOne(f) {
-			parts = append(parts, f.key, f.withoutKey(key))
+			parts = append(parts, f.Key, f.withoutKey(key))
 		}
 	}
 	return strings.Join(parts, "\x00"), true
@@ -253,15 +253,15 @@ func (it item) look() (string, bool) {
 
 // withoutKey is the value of a field, and "each.key" for a label that is the key.
 func (f field) withoutKey(key string) string {
-	if unquoted, err := strconv.Unquote(key); err == nil && f.value == unquoted && strings.HasPrefix(f.key, "labels.") {
+	if unquoted, err := strconv.Unquote(key); err == nil && f.Value == unquoted && strings.HasPrefix(f.Key, "labels.") {
 		return "each.key"
 	}
-	return f.value
+	return f.Value
 }
 
 // ofOne reports whether a field may differ between items that are equal.
 func ofOne(f field) bool {
-	return slices.Contains([]string{"path", "live", tookKey, toProceed}, f.key)
+	return slices.Contains([]string{"path", "live", tookKey, toProceed}, f.Key)
 }
 
 // tookKey is the key of a field with the time that a change took.
@@ -277,11 +277,11 @@ func merge(equal []item) item {
 	}
 	it.fields = []field{{keysKey, text.List(keys, fewKeys)}}
 	for _, f := range equal[0].fields {
-		if f.key == toProceed && it.next != "" {
-			f.value = it.nextOfAll()
+		if f.Key == toProceed && it.next != "" {
+			f.Value = it.nextOfAll()
 		}
-		f.value = f.withoutKey(keys[0])
-		if !ofOne(f) || f.key == toProceed {
+		f.Value = f.withoutKey(keys[0])
+		if !ofOne(f) || f.Key == toProceed {
 			it.fields = append(it.fields, f)
 		}
 	}
@@ -342,11 +342,11 @@ func (it item) changesText() string {
 	const most, longest = 4, 100
 	texts := make([]string, len(it.changes))
 	for i, c := range it.changes {
-		value, _, _ := strings.Cut(c.value, "  ") // without the remark of a blocked change
+		value, _, _ := strings.Cut(c.Value, "  ") // without the remark of a blocked change
 		if r := []rune(value); len(r) > longest {
 			value = string(r[:longest]) + " ..."
 		}
-		texts[i] = c.key + " " + value
+		texts[i] = c.Key + " " + value
 	}
 	return text.List(texts, most)
 }

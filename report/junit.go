@@ -174,7 +174,7 @@ func (r Run) jobCase(it item) testCase {
 func (c *testCase) result(it item) {
 	var lines []string
 	for _, f := range it.fields {
-		lines = append(lines, text.Escape(fmt.Sprintf("%-14s  %s", f.key, f.value)))
+		lines = append(lines, text.Escape(fmt.Sprintf("%-14s  %s", f.Key, f.Value)))
 	}
 	res := &testResult{
 		Type: it.word, Message: text.Escape(it.word + ": " + it.because), Text: strings.Join(lines, "\n"),

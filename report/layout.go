@@ -136,7 +136,7 @@ func fit(s string, columns int) int {
 }
 
 // field is a line below the first line of a block.
-type field struct{ key, value string }
+type field struct{ Key, Value string }
 
 // toProceed is the key of a field with a next step.
 const toProceed = "to proceed"
@@ -146,17 +146,17 @@ func (p *page) fields(fs []field) {
 	const indent, keyWidth = 6, 14
 	column := indent + keyWidth
 	for _, f := range fs {
-		column = max(column, indent+text.Width(text.Escape(f.key))+2)
+		column = max(column, indent+text.Width(text.Escape(f.Key))+2)
 	}
 	for _, f := range fs {
 		p.moveTo(indent)
-		p.write(plain, f.key)
+		p.write(plain, f.Key)
 		p.moveTo(column)
-		if f.key == toProceed {
-			p.steps(f.value, column)
+		if f.Key == toProceed {
+			p.steps(f.Value, column)
 			continue
 		}
-		p.line(plain, f.value, column)
+		p.line(plain, f.Value, column)
 	}
 }
 
