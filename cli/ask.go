@@ -20,11 +20,10 @@ import (
 
 // askOptions of the commands that ask the assigner of a group for something.
 type askOptions struct {
-	searchFlags
-	do      znode.AskKind
-	to      string
-	unpin   bool
-	timeout time.Duration
+	askFlags
+	do    znode.AskKind
+	to    string
+	unpin bool
 }
 
 func newHandoverCmd(p *process) *cobra.Command {
@@ -78,9 +77,7 @@ tick. The tasks of a batch are executed again; a queue stands for all batches.`,
 // newAskCmd adds to cmd what all commands have that ask the assigner of a group.
 func (p *process) newAskCmd(o *askOptions, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = argCount(1, 1, "one duty, as GROUP/DUTY")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second,
-		"wait `DURATION` for the assigner of the group, or for Redis")
-	duty := p.completeDuty(&o.searchFlags, group.Types()...)
+	duty := p.completePart(&o.searchFlags, namesOf(group.Types())...)
 	complete := duty
 	if o.do != znode.AskHandover {
 		batch := p.completeBatch(&o.searchFlags, true)
@@ -91,16 +88,11 @@ func (p *process) newAskCmd(o *askOptions, cmd *cobra.Command) *cobra.Command {
 		}
 		cmd.Args = argCount(1, 1, "one duty as GROUP/DUTY, or a queue, or a batch as QUEUE/BATCH")
 	}
-	return p.lookCmd(cmd, &o.searchFlags, complete, o.check,
-		func(ctx context.Context, scope *searchScope, name string) error {
-			return runAsk(ctx, p, *scope, *o, name)
-		})
+	return p.lookCmd(cmd, &o.askFlags, "the assigner of the group, or for Redis", complete, o.check, o.run)
 }
 
 func (o *askOptions) check(string) error {
 	switch {
-	case o.timeout <= 0:
-		return usagef("--timeout 30s", "--timeout %s leaves the assigner no time", o.timeout)
 	case o.unpin && o.to != "":
 		return usagef("name one of them", "--to pins the duty, and --unpin takes the pin away")
 	case o.unpin:
@@ -109,7 +101,7 @@ func (o *askOptions) check(string) error {
 	return nil
 }
 
-func runAsk(ctx context.Context, p *process, scope searchScope, o askOptions, name string) error {
+func (o *askOptions) run(ctx context.Context, p *process, scope *searchScope, name string) error {
 	if pause := o.do == znode.AskPause; pause || o.do == znode.AskResume {
 		if f, is, err := scope.ofQueue(ctx, name); is || err != nil {
 			if err != nil {
@@ -136,7 +128,7 @@ func runAsk(ctx context.Context, p *process, scope searchScope, o askOptions, na
 	if err != nil {
 		return askError(err, found)
 	}
-	if err := awaitAssigner(limited, scope, o, found, sent, len(before.Members) > 0); err != nil {
+	if err := o.awaitAssigner(limited, scope, found, sent, len(before.Members) > 0); err != nil {
 		return err
 	}
 	after, err := scope.dutyNow(ctx, found)
@@ -144,9 +136,7 @@ func runAsk(ctx context.Context, p *process, scope searchScope, o askOptions, na
 		return err
 	}
 	line, done := o.outcome(found, before.duty, after.duty)
-	if !p.flags.quiet {
-		fmt.Fprintf(p.out, "%s: %s.\n", text.Escape(found.name()), text.Escape(line))
-	}
+	p.announce(found.name(), "%s", line)
 	if !done {
 		return foundIncomplete
 	}
@@ -160,7 +150,7 @@ type dutyAt struct {
 }
 
 // dutyNow reads the members and a duty of a group.
-func (scope searchScope) dutyNow(ctx context.Context, d foundDuty) (dutyAt, error) {
+func (scope *searchScope) dutyNow(ctx context.Context, d foundDuty) (dutyAt, error) {
 	_, o, err := scope.read(ctx, d.path, group.KindName, "duties")
 	if err != nil {
 		return dutyAt{}, err
@@ -188,7 +178,9 @@ func askError(err error, d foundDuty) error {
 
 // awaitAssigner waits until the assigner has decided, or until the time of ctx is up. Without a live member there is
 // none.
-func awaitAssigner(ctx context.Context, scope searchScope, o askOptions, d foundDuty, sent string, live bool) error {
+func (o *askOptions) awaitAssigner(
+	ctx context.Context, scope *searchScope, d foundDuty, sent string, live bool,
+) error {
 	next := "muster status " + text.ShellWord(d.path) + " shows what waits"
 	if !live {
 		err := fmt.Errorf("%s: the %s is written down, but no member of the group is live: the first one does it",
@@ -204,7 +196,7 @@ func awaitAssigner(ctx context.Context, scope searchScope, o askOptions, d found
 }
 
 // outcome says what came of a request, as the end of a sentence, and whether it is what was asked for.
-func (o askOptions) outcome(d foundDuty, before, after view.Duty) (line string, done bool) {
+func (o *askOptions) outcome(d foundDuty, before, after view.Duty) (line string, done bool) {
 	switch o.do {
 	case znode.AskPause:
 		line = "paused, and nobody has it"
@@ -253,9 +245,8 @@ func asked(holder string, d group.Duty) string {
 }
 
 type runDutyOptions struct {
-	searchFlags
-	wait    bool
-	timeout time.Duration
+	askFlags
+	wait bool
 }
 
 func newRunCmd(p *process) *cobra.Command {
@@ -270,20 +261,12 @@ does not stop the run.`,
 		Example: `  muster run shop/nightly-report
   muster run shop/nightly-report --wait`,
 		Args: argCount(1, 1, "one cron, as GROUP/CRON"),
-	}, &o.searchFlags, p.completeDuty(&o.searchFlags, group.Cron), func(string) error {
-		if o.timeout <= 0 {
-			return usagef("--timeout 30s", "--timeout %s leaves no member time to accept the run", o.timeout)
-		}
-		return nil
-	}, func(ctx context.Context, scope *searchScope, name string) error {
-		return runRun(ctx, p, *scope, o, name)
-	})
+	}, &o.askFlags, "a member to accept the run", p.completePart(&o.searchFlags, string(group.Cron)), nil, o.run)
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait for the end of the run")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait `DURATION` for a member to accept the run")
 	return cmd
 }
 
-func runRun(ctx context.Context, p *process, scope searchScope, o runDutyOptions, name string) error {
+func (o *runDutyOptions) run(ctx context.Context, p *process, scope *searchScope, name string) error {
 	found, err := scope.findDuty(ctx, name)
 	if err != nil {
 		return err
@@ -305,12 +288,12 @@ func runRun(ctx context.Context, p *process, scope searchScope, o runDutyOptions
 		return err
 	}
 	if o.wait && !run.Final() {
-		p.say("%s: %s; waiting for its end\n", found.name(), runText(run))
+		p.say("%s: %s; waiting for its end", found.name(), runText(run))
 		if run, err = awaitRun(ctx, scope.session, at, znode.TickRecord.Final); err != nil {
 			return runGone(err, found)
 		}
 	}
-	p.say("%s: %s\n", found.name(), runText(run))
+	p.say("%s: %s", found.name(), runText(run))
 	if !o.wait {
 		return nil
 	}
@@ -326,17 +309,10 @@ func runRun(ctx context.Context, p *process, scope searchScope, o runDutyOptions
 	return nil
 }
 
-// say prints one line on standard error, where it does not mix with the output of a run, unless --quiet is given.
-func (p *process) say(format, name, what string) {
-	if !p.flags.quiet {
-		fmt.Fprintf(p.err, format, text.Escape(name), text.Escape(what))
-	}
-}
-
 // accepted waits, until the time of ctx is up, for the holder to accept a run: it runs, or waits for the run that goes
 // on.
-func (o runDutyOptions) accepted(
-	ctx context.Context, scope searchScope, d foundDuty, at string,
+func (o *runDutyOptions) accepted(
+	ctx context.Context, scope *searchScope, d foundDuty, at string,
 ) (znode.TickRecord, error) {
 	now, err := scope.dutyNow(ctx, d)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/report"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
@@ -21,39 +22,26 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// batchOptions are what all commands about batches have in common.
-type batchOptions struct {
-	searchFlags
-	timeout time.Duration
-}
-
 // newBatchCmd completes a command about a queue or a batch, which find finds: do gets an operator of it.
 func (p *process) newBatchCmd(
-	cmd *cobra.Command, o *batchOptions, complete cobra.CompletionFunc,
-	find func(searchScope, context.Context, string) (foundQueue, error), check func(name string) error,
+	cmd *cobra.Command, o *askFlags, complete cobra.CompletionFunc,
+	find func(*searchScope, context.Context, string) (foundQueue, error), check func(name string) error,
 	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
 ) *cobra.Command {
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait `DURATION` for Redis")
-	return p.lookCmd(cmd, &o.searchFlags, complete, func(name string) error {
-		if o.timeout <= 0 {
-			return usagef("--timeout 30s", "--timeout %s leaves Redis no time", o.timeout)
-		}
-		return check(name)
-	}, func(ctx context.Context, scope *searchScope, name string) error {
-		f, err := find(*scope, ctx, name)
+	return p.lookCmd(cmd, o, "Redis", complete, check, func(
+		ctx context.Context, p *process, scope *searchScope, name string,
+	) error {
+		f, err := find(scope, ctx, name)
 		if err != nil {
 			return err
 		}
-		return p.operateOn(ctx, *scope, o.timeout, f, do)
+		return p.operateOn(ctx, scope, o.timeout, f, do)
 	})
 }
 
-// anything is a check that refuses nothing.
-func anything(string) error { return nil }
-
 // operateOn calls do with an operator of a queue. Its context ends with the timeout.
 func (p *process) operateOn(
-	ctx context.Context, scope searchScope, timeout time.Duration, f foundQueue,
+	ctx context.Context, scope *searchScope, timeout time.Duration, f foundQueue,
 	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
 ) error {
 	op, err := p.operator(ctx, scope.session, f)
@@ -75,7 +63,7 @@ func (p *process) operator(ctx context.Context, s *zkconn.Session, f foundQueue)
 }
 
 type batchCmdOptions struct {
-	batchOptions
+	askFlags
 	dead, results, json bool
 }
 
@@ -104,7 +92,7 @@ kept for a while after the end of their batch.`,
   muster batch primes/nightly-7 --dead
   muster batch primes/nightly-7 --results | jq -r .result`,
 		Args: argCount(1, 1, "one batch, as QUEUE/BATCH"),
-	}, &o.batchOptions, p.completeBatch(&o.searchFlags, false), searchScope.findBatch, func(string) error {
+	}, &o.askFlags, p.completeBatch(&o.searchFlags, false), (*searchScope).findBatch, func(string) error {
 		if o.dead && o.results {
 			return usagef("leave out --dead", "--results prints the dead tasks, too")
 		}
@@ -289,7 +277,7 @@ func (p *process) printDeadTask(r tasks.Record) {
 }
 
 type batchesOptions struct {
-	batchOptions
+	askFlags
 	watch, json bool
 }
 
@@ -307,25 +295,21 @@ more than twice its max_bytes, and nothing of it is executed until a batch ends.
   muster batches primes --watch
   muster batches primes --json | jq -r '.[] | select(.dead > 0) | .id'`,
 		Args: argCount(1, 1, "the name of a queue"),
-	}, &o.searchFlags, p.completeQueue(&o.searchFlags), anything,
-		func(ctx context.Context, scope *searchScope, name string) error {
-			return runBatches(ctx, p, scope, o, name)
-		})
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "wait `DURATION` for Redis")
+	}, &o.askFlags, "Redis", p.completePart(&o.searchFlags, queue.KindName), nil, o.run)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show them again whenever they change, until interrupted")
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
 	return cmd
 }
 
-func runBatches(ctx context.Context, p *process, scope *searchScope, o batchesOptions, name string) error {
+func (o *batchesOptions) run(ctx context.Context, p *process, scope *searchScope, name string) error {
 	return p.watch(ctx, scope, o.watch, o.json, func(to, notes io.Writer) error {
-		return p.batches(ctx, to, notes, *scope, o, name)
+		return o.show(ctx, p, to, notes, scope, name)
 	})
 }
 
-// batches prints the batches of a queue once.
-func (p *process) batches(
-	ctx context.Context, to, notes io.Writer, scope searchScope, o batchesOptions, name string,
+// show prints the batches of a queue once.
+func (o *batchesOptions) show(
+	ctx context.Context, p *process, to, notes io.Writer, scope *searchScope, name string,
 ) error {
 	f, err := scope.findQueue(ctx, name)
 	if err != nil {
@@ -387,7 +371,7 @@ const shortAnswer = 3 * time.Second
 
 // countBatches adds to rows what Redis knows.
 func (p *process) countBatches(
-	ctx context.Context, scope searchScope, timeout time.Duration, f foundQueue, rows []view.BatchRow,
+	ctx context.Context, scope *searchScope, timeout time.Duration, f foundQueue, rows []view.BatchRow,
 ) error {
 	quiet := *p
 	quiet.flags.quiet = true // the note tells
@@ -466,7 +450,7 @@ func writeBatches(to io.Writer, f foundQueue, rows []view.BatchRow, now time.Tim
 }
 
 func newCancelCmd(p *process) *cobra.Command {
-	var o batchOptions
+	var o askFlags
 	return p.newBatchCmd(&cobra.Command{
 		Use:   "cancel QUEUE/BATCH",
 		Short: "End a batch of a queue: kill its commands, and remove its tasks",
@@ -474,25 +458,18 @@ func newCancelCmd(p *process) *cobra.Command {
 results are removed; its dead tasks are kept for as long as the queue says.`,
 		Example: `  muster cancel primes/nightly-7`,
 		Args:    argCount(1, 1, "one batch, as QUEUE/BATCH"),
-	}, &o, p.completeBatch(&o.searchFlags, false), searchScope.findBatch, anything,
+	}, &o, p.completeBatch(&o.searchFlags, false), (*searchScope).findBatch, nil,
 		func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
 			if err := op.Cancel(ctx, f.id); err != nil {
 				return err
 			}
-			p.announce(f, "cancelled")
+			p.announce(f.name(), "cancelled")
 			return nil
 		})
 }
 
-// announce prints what was done, as the end of a sentence.
-func (p *process) announce(f foundQueue, format string, args ...any) {
-	if !p.flags.quiet {
-		fmt.Fprintf(p.out, "%s: %s.\n", text.Escape(f.name()), text.Escape(fmt.Sprintf(format, args...)))
-	}
-}
-
 func newRetryCmd(p *process) *cobra.Command {
-	var o batchOptions
+	var o askFlags
 	return p.newBatchCmd(&cobra.Command{
 		Use:   "retry QUEUE[/BATCH]",
 		Short: "Try the dead tasks of a batch of a queue again, or of all batches",
@@ -503,7 +480,7 @@ all its batches that have dead tasks.`,
 		Example: `  muster retry primes/nightly-7
   muster retry primes`,
 		Args: argCount(1, 1, "a queue, or one batch as QUEUE/BATCH"),
-	}, &o, p.completeBatch(&o.searchFlags, true), searchScope.findQueueOrBatch, anything,
+	}, &o, p.completeBatch(&o.searchFlags, true), (*searchScope).findQueueOrBatch, nil,
 		func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
 			return p.eachBatch(ctx, f, op.WithDead, "there is nothing to retry",
 				func(f foundQueue) error { return p.retry(ctx, f, op) })
@@ -516,11 +493,11 @@ func (p *process) retry(ctx context.Context, f foundQueue, op *tasks.Operator) e
 	case err != nil:
 		return err
 	case r.Batch != f.id:
-		p.announce(f, "%s moved to batch %s", deadTasks(r.Tasks), r.Batch)
+		p.announce(f.name(), "%s moved to batch %s", deadTasks(r.Tasks), r.Batch)
 	case r.Tasks == 0:
-		p.announce(f, "it has no dead tasks; watchers may have it again")
+		p.announce(f.name(), "it has no dead tasks; watchers may have it again")
 	default:
-		p.announce(f, "%s again", text.Plural(int(r.Tasks), "dead task waits", "dead tasks wait"))
+		p.announce(f.name(), "%s again", text.Plural(int(r.Tasks), "dead task waits", "dead tasks wait"))
 	}
 	return nil
 }
@@ -528,7 +505,7 @@ func (p *process) retry(ctx context.Context, f foundQueue, op *tasks.Operator) e
 func deadTasks(n int64) string { return text.Count(int(n), "dead task") }
 
 func newDropCmd(p *process) *cobra.Command {
-	var o batchOptions
+	var o askFlags
 	var dead bool
 	cmd := p.newBatchCmd(&cobra.Command{
 		Use:   "drop --dead QUEUE[/BATCH]",
@@ -539,7 +516,7 @@ batches that have dead tasks.`,
 		Example: `  muster drop --dead primes/nightly-7
   muster drop --dead primes`,
 		Args: argCount(1, 1, "a queue, or one batch as QUEUE/BATCH"),
-	}, &o, p.completeBatch(&o.searchFlags, true), searchScope.findQueueOrBatch, func(name string) error {
+	}, &o, p.completeBatch(&o.searchFlags, true), (*searchScope).findQueueOrBatch, func(name string) error {
 		if !dead {
 			return usagef("muster drop --dead "+text.ShellWord(name)+"; to end a batch: muster cancel",
 				"muster drop deletes dead tasks only: say so with --dead")
@@ -552,7 +529,7 @@ batches that have dead tasks.`,
 				err = fmt.Errorf("drop %s: %w", f.name(), tasks.ErrNoDead)
 			}
 			if err == nil {
-				p.announce(f, "%s dropped", deadTasks(n))
+				p.announce(f.name(), "%s dropped", deadTasks(n))
 			}
 			return err
 		})
@@ -590,7 +567,7 @@ func (p *process) eachBatch(
 		}
 	}
 	if done == 0 && err == nil {
-		p.announce(f, "%s", none)
+		p.announce(f.name(), "%s", none)
 	}
 	return err
 }
@@ -613,9 +590,9 @@ func (p *process) pauseBatches(ctx context.Context, f foundQueue, op *tasks.Oper
 		case err != nil:
 			return err
 		case changed:
-			p.announce(one, "%s", word)
+			p.announce(one.name(), "%s", word)
 		default:
-			p.announce(one, "it was %s before", word)
+			p.announce(one.name(), "it was %s before", word)
 		}
 		return nil
 	})

@@ -40,6 +40,11 @@ func (p *process) quietly(ctx context.Context, do func(context.Context) error) {
 	_ = do(ctx) // there are fewer words then
 }
 
+// lookQuietly is look for a completion.
+func (p *process) lookQuietly(ctx context.Context, f searchFlags, name string, do action) {
+	p.quietly(ctx, func(ctx context.Context) error { return p.look(ctx, f, name, do) })
+}
+
 // candidates looks where search does. A configuration that is broken, or a server that does not answer, offers nothing.
 func (p *process) candidates(ctx context.Context, f searchFlags) (found completionCandidates) {
 	f.named, f.whole = true, true
@@ -60,7 +65,7 @@ func (p *process) candidates(ctx context.Context, f searchFlags) (found completi
 		}
 		defer scope.session.Close()
 		have, err := scope.reader().Read(ctx, scope.roots, scope.paths...)
-		found.jobs = append(found.jobs, searchScope{}.names("", have)...)
+		found.jobs = append(found.jobs, (&searchScope{}).names("", have)...)
 		for _, o := range have.Found {
 			if o.Record != nil {
 				found.stacks = append(found.stacks, o.Record.Stack)
@@ -109,17 +114,10 @@ func (p *process) completeKnown(
 	}
 }
 
-// completeDuty completes the name or path of a duty of these types.
-func (p *process) completeDuty(f *searchFlags, types ...group.Type) cobra.CompletionFunc {
+// completePart completes the name or path of a queue, or of a duty of these types: see matchingParts.
+func (p *process) completePart(f *searchFlags, kinds ...string) cobra.CompletionFunc {
 	return p.completeKnown(f, func(c completionCandidates, typed string) []string {
-		return c.matchingParts(typed, namesOf(types)...)
-	})
-}
-
-// completeQueue completes the name or path of a queue.
-func (p *process) completeQueue(f *searchFlags) cobra.CompletionFunc {
-	return p.completeKnown(f, func(c completionCandidates, typed string) []string {
-		return c.matchingParts(typed, queue.KindName)
+		return c.matchingParts(typed, kinds...)
 	})
 }
 
@@ -130,23 +128,21 @@ func (p *process) completeJob(f *searchFlags) cobra.CompletionFunc {
 
 // memberCandidates lists the live members of the group in GROUP/DUTY that can do the duty.
 func (p *process) memberCandidates(ctx context.Context, f searchFlags, name string) (all []string) {
-	p.quietly(ctx, func(ctx context.Context) error {
-		return p.look(ctx, f, name, func(ctx context.Context, scope *searchScope, name string) error {
-			d, err := scope.findDuty(ctx, name)
-			if err != nil {
-				return err
+	p.lookQuietly(ctx, f, name, func(ctx context.Context, _ *process, scope *searchScope, name string) error {
+		d, err := scope.findDuty(ctx, name)
+		if err != nil {
+			return err
+		}
+		now, err := scope.dutyNow(ctx, d)
+		if err != nil {
+			return err
+		}
+		for _, m := range now.Members {
+			if slices.Contains(m.Can, d.duty.Name) {
+				all = append(all, m.Identity)
 			}
-			now, err := scope.dutyNow(ctx, d)
-			if err != nil {
-				return err
-			}
-			for _, m := range now.Members {
-				if slices.Contains(m.Can, d.duty.Name) {
-					all = append(all, m.Identity)
-				}
-			}
-			return nil
-		})
+		}
+		return nil
 	})
 	return all
 }
@@ -186,19 +182,17 @@ func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc
 
 // batchCandidates lists the unfinished batches of a queue, as QUEUE/BATCH.
 func (p *process) batchCandidates(ctx context.Context, f searchFlags, name string) (all []string) {
-	p.quietly(ctx, func(ctx context.Context) error {
-		return p.look(ctx, f, name, func(ctx context.Context, scope *searchScope, name string) error {
-			found, err := scope.findQueue(ctx, name)
-			if err != nil {
-				return err
-			}
-			id := found.queue.Record.Declaration.ID()
-			ids, _, err := scope.session.Children(ctx, znode.Batches(id.Root, found.queue.Record.Generation))
-			for _, batch := range ids {
-				all = append(all, name+"/"+batch)
-			}
+	p.lookQuietly(ctx, f, name, func(ctx context.Context, _ *process, scope *searchScope, name string) error {
+		found, err := scope.findQueue(ctx, name)
+		if err != nil {
 			return err
-		})
+		}
+		id := found.queue.Record.Declaration.ID()
+		ids, _, err := scope.session.Children(ctx, znode.Batches(id.Root, found.queue.Record.Generation))
+		for _, batch := range ids {
+			all = append(all, name+"/"+batch)
+		}
+		return err
 	})
 	return all
 }

@@ -15,7 +15,6 @@ import (
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks"
-	"muster/text"
 	"muster/worker"
 	"muster/wrap"
 )
@@ -125,9 +124,7 @@ func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 	}
 	c.Life = p.life(o.lifeOptions, p.target(target{}), queue.Default().Timeouts.Session)
 	c.Joined = func(joined *tasks.Process) {
-		if !p.flags.quiet {
-			fmt.Fprintf(p.err, "joined %s as %s\n", joined.Queue().Path(), text.Escape(joined.Identity))
-		}
+		p.say("joined %s as %s", joined.Queue().Path(), joined.Identity)
 	}
 	return c, nil
 }

@@ -61,10 +61,7 @@ then. A job of such a name is explained by its address or path.`,
 					"no diagnostic has the code %s", args[0])
 			}
 			o.whole = true
-			return p.look(cmd.Context(), o.searchFlags, args[0],
-				func(ctx context.Context, scope *searchScope, name string) error {
-					return runExplain(ctx, p, *scope, o, name)
-				})
+			return p.look(cmd.Context(), o.searchFlags, args[0], o.run)
 		},
 	}
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
@@ -77,7 +74,7 @@ func isCode(arg string) bool {
 	return len(arg) == len("M1203") && arg[0] == 'M' && strings.Trim(arg[1:], "0123456789") == ""
 }
 
-func runExplain(ctx context.Context, p *process, scope searchScope, o explainOptions, name string) error {
+func (o explainOptions) run(ctx context.Context, p *process, scope *searchScope, name string) error {
 	isDuty, err := scope.namesDuty(ctx, name)
 	switch {
 	case err != nil:
@@ -145,7 +142,7 @@ func (p *process) explainRow(
 }
 
 // explainDuty says why a member has a duty, or why nobody has.
-func (p *process) explainDuty(ctx context.Context, scope searchScope, name string, asJSON bool) error {
+func (p *process) explainDuty(ctx context.Context, scope *searchScope, name string, asJSON bool) error {
 	found, err := scope.findDuty(ctx, name)
 	if err != nil {
 		return err

@@ -37,8 +37,7 @@ classic jobs become muster's.`,
 				return usagef("name one of them", "%s and --file %s are two configurations", args[0], o.config)
 			}
 			o.config = cmp.Or(o.config, firstArg(args))
-			return p.look(cmd.Context(), o.searchFlags, "",
-				func(ctx context.Context, scope *searchScope, _ string) error { return runExport(ctx, p, *scope, o) })
+			return p.look(cmd.Context(), o.searchFlags, "", o.run)
 		},
 	}
 	cmd.Flags().StringVar(&o.stack, "stack", "", "what stack `NAME` owns only")
@@ -56,7 +55,7 @@ func classicJob(at string, o resource.Observed) job.Job {
 	return j
 }
 
-func runExport(ctx context.Context, p *process, scope searchScope, o exportOptions) error {
+func (o exportOptions) run(ctx context.Context, p *process, scope *searchScope, _ string) error {
 	have, err := scope.reader().Read(ctx, scope.roots)
 	if err != nil {
 		return err

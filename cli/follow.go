@@ -57,11 +57,10 @@ sends it SIGHUP. Without a holder it is stopped, or goes on, respectively.`,
 	fs.BoolVar(&o.once, "once", false, "print who holds it now, and end: with 1 if nobody does")
 	choose(cmd, fs, &o.onChange, "on-change", "`DO` that with the command when there is another holder: restart or hup",
 		string(wrap.ChangeRestart), string(wrap.ChangeHup))
-	fs.DurationVar(&o.grace, "grace", 30*time.Second,
-		"kill the command if it has not ended `DURATION` after it was asked to")
+	addGrace(fs, &o.grace)
 	addPassCredentials(fs, &o.passCredentials)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return p.completeDuty(&searchFlags{root: o.root}, group.Types()...)(cmd, args, typed)
+		return p.completePart(&searchFlags{root: o.root}, namesOf(group.Types())...)(cmd, args, typed)
 	}
 	return cmd
 }

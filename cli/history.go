@@ -160,7 +160,7 @@ func (p *process) noteApplies(applies []history.Found) error {
 
 // lastApplies are the last applies of the configuration's stack, and of those that own these resources. An operator
 // wants to see the resources also if a history cannot be read, so its stack is only named.
-func (scope searchScope) lastApplies(
+func (scope *searchScope) lastApplies(
 	ctx context.Context, r *zkstate.Reader, all []view.Resource,
 ) (applies []history.Found, unread []string, err error) {
 	declared := ""

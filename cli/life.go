@@ -45,6 +45,22 @@ func (o *lifeOptions) addTo(fs *pflag.FlagSet, noun, identity, joinTimeout, http
 	addPassCredentials(fs, &o.passCredentials)
 }
 
+// memberFlags are those of "muster worker" and "muster member", whose identity outlives a process.
+type memberFlags struct{ takeover, onLoss string }
+
+func (o *memberFlags) addTo(cmd *cobra.Command) {
+	choose(cmd, cmd.Flags(), &o.takeover, "takeover", "`DO` that while an older process has this identity: wait or fail",
+		"wait", "fail")
+	choose(cmd, cmd.Flags(), &o.onLoss, "on-loss",
+		"`DO` that when the session is lost: rejoin, or stop, which kills the command at once",
+		string(wrap.LossRejoin), string(wrap.LossStop))
+}
+
+// addGrace adds the flag of all who run one command.
+func addGrace(fs *pflag.FlagSet, to *time.Duration) {
+	fs.DurationVar(to, "grace", 30*time.Second, "kill the command if it has not ended `DURATION` after it was asked to")
+}
+
 // check takes the root from the environment if no flag has set it, and refuses wrong values; command is how this
 // command is called. The root stays empty if nothing names one.
 func (o *lifeOptions) check(command string, e environ) error {
@@ -87,7 +103,8 @@ func (p *process) life(o lifeOptions, t target, session resource.Duration) wrap.
 	return wrap.Life{
 		Command: o.command, Dir: p.flags.dir, Environ: p.commandEnviron(o.passCredentials),
 		JoinTimeout: o.joinTimeout, Grace: o.grace, HTTP: o.http, Guard: guardCommand(guardName),
-		Serving: p.serving, Log: p.log, SessionTimeout: time.Duration(session),
+		Serving: func(addr net.Addr) { p.say("health is served at http://%s", addr) }, // the system may have chosen the port
+		Log:     p.log, SessionTimeout: time.Duration(session),
 		Connect: func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
 			t := t
 			t.timeout = timeout
@@ -177,16 +194,7 @@ func (p *process) streams(more ...os.Signal) (
 
 // warnUnstable says that an identity, which nobody has given, may be another one after a restart.
 func (p *process) warnUnstable(identity string) {
-	if !p.flags.quiet {
-		fmt.Fprintf(p.err, "the identity is %s, which a restart may change: give --identity\n", text.Escape(identity))
-	}
-}
-
-// serving prints where health is served: the system may have chosen the port.
-func (p *process) serving(addr net.Addr) {
-	if !p.flags.quiet {
-		fmt.Fprintf(p.err, "health is served at http://%s\n", addr)
-	}
+	p.say("the identity is %s, which a restart may change: give --identity", identity)
 }
 
 // argumentError prints the last line of a worker whose arguments are wrong. Nil stays nil.

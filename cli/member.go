@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,13 +20,12 @@ import (
 
 type memberOptions struct {
 	lifeOptions
+	memberFlags
 	group, version string
 	address        string
 	duties         string // directory
 	can            []string
 	ready          string
-	takeover       string
-	onLoss         string
 }
 
 func newMemberCmd(p *process) *cobra.Command {
@@ -75,13 +73,8 @@ func (o *memberOptions) addTo(cmd *cobra.Command) {
 	choose(cmd, fs, &o.ready, "ready",
 		"be given duties from `WHEN` on: joined, or explicit, which is \"muster ready\" in the command",
 		"joined", "explicit")
-	choose(cmd, fs, &o.takeover, "takeover", "`DO` that while an older process has this identity: wait or fail",
-		"wait", "fail")
-	choose(cmd, fs, &o.onLoss, "on-loss",
-		"`DO` that with the command when the session is lost: rejoin, or stop, which kills it at once",
-		string(wrap.LossRejoin), string(wrap.LossStop))
-	fs.DurationVar(&o.grace, "grace", 30*time.Second,
-		"kill the command if it has not ended `DURATION` after it was asked to")
+	o.memberFlags.addTo(cmd)
+	addGrace(fs, &o.grace)
 }
 
 // fill takes from the environment what no flag has set.
@@ -158,10 +151,7 @@ func (p *process) memberConfig(o memberOptions) (c wrap.MemberConfig, err error)
 	c.Life = p.life(o.lifeOptions, p.target(target{}), group.Default().Timeouts.Session)
 	c.Can, c.OnLoss = o.can, wrap.OnLoss(o.onLoss)
 	c.Joined = func(m *member.Member) {
-		if !p.flags.quiet {
-			fmt.Fprintf(p.err, "joined %s as %s, version %s\n",
-				m.Group().Path(), text.Escape(m.Identity), text.Escape(o.version))
-		}
+		p.say("joined %s as %s, version %s", m.Group().Path(), m.Identity, o.version)
 	}
 	return c, nil
 }

@@ -172,6 +172,20 @@ func width(s *stream) int {
 	return columns
 }
 
+// say prints one line on standard error, where it does not mix with a result, unless --quiet is given.
+func (p *process) say(format string, args ...any) {
+	if !p.flags.quiet {
+		fmt.Fprintln(p.err, text.Escape(fmt.Sprintf(format, args...)))
+	}
+}
+
+// announce prints what was done to name, as the end of a sentence, unless --quiet is given.
+func (p *process) announce(name, format string, args ...any) {
+	if !p.flags.quiet {
+		fmt.Fprintf(p.out, "%s: %s.\n", text.Escape(name), text.Escape(fmt.Sprintf(format, args...)))
+	}
+}
+
 // waiting says for what a command waits, unless --quiet is given.
 func (p *process) waiting(what string) {
 	if !p.flags.quiet {

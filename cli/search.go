@@ -87,8 +87,8 @@ type searchScope struct {
 // search finds out where to look, and connects. It reads the configuration that --file names, or that of the current
 // directory unless flags and the environment name the servers and the root and the answer does not need it. Of these it
 // ignores a broken one if a root or a path is named: an operator must be able to look.
-func (p *process) search(ctx context.Context, f searchFlags) (searchScope, error) {
-	var scope searchScope
+func (p *process) search(ctx context.Context, f searchFlags) (*searchScope, error) {
+	scope := new(searchScope)
 	p.called.config = f.config
 	root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
@@ -129,35 +129,48 @@ func (p *process) search(ctx context.Context, f searchFlags) (searchScope, error
 }
 
 // reader reads where the scope looks.
-func (scope searchScope) reader() *zkstate.Reader {
+func (scope *searchScope) reader() *zkstate.Reader {
 	return zkstate.NewReader(scope.session, scope.home, kinds()...)
 }
 
-// look connects, and calls do with where name is to be looked for. do may replace the session of the scope.
-func (p *process) look(
-	ctx context.Context, f searchFlags, name string, do func(ctx context.Context, scope *searchScope, name string) error,
-) error {
+// action is what a command does with what is called name. It looks for that in the scope, whose session it may replace.
+type action func(ctx context.Context, p *process, scope *searchScope, name string) error
+
+// look connects, and calls do.
+func (p *process) look(ctx context.Context, f searchFlags, name string, do action) error {
 	f.named = strings.HasPrefix(name, "/")
 	scope, err := p.search(ctx, f)
 	if err != nil {
 		return err
 	}
 	defer func() { scope.session.Close() }()
-	return do(ctx, &scope, name)
+	return do(ctx, p, scope, name)
 }
 
-// lookCmd completes a command about something in ZooKeeper that its argument names: check is called before it connects.
+// askFlags are the flags of commands that look for something, and ask somebody about it.
+type askFlags struct {
+	searchFlags
+	timeout time.Duration
+}
+
+// lookCmd completes a command that asks whom about something that its argument names. check is called before it
+// connects; it may be nil.
 func (p *process) lookCmd(
-	cmd *cobra.Command, f *searchFlags, complete cobra.CompletionFunc, check func(name string) error,
-	run func(ctx context.Context, scope *searchScope, name string) error,
+	cmd *cobra.Command, f *askFlags, whom string, complete cobra.CompletionFunc, check func(name string) error, do action,
 ) *cobra.Command {
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "wait `DURATION` for "+whom)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := check(firstArg(args)); err != nil {
-			return err
+		if f.timeout <= 0 {
+			return usagef("--timeout 30s", "--timeout %s leaves no time for %s", f.timeout, whom)
 		}
-		return p.look(cmd.Context(), *f, firstArg(args), run)
+		if check != nil {
+			if err := check(args[0]); err != nil {
+				return err
+			}
+		}
+		return p.look(cmd.Context(), f.searchFlags, args[0], do)
 	}
-	p.addSearch(cmd, f, complete)
+	p.addSearch(cmd, &f.searchFlags, complete)
 	return cmd
 }
 
@@ -193,7 +206,7 @@ type namedJob struct {
 }
 
 // names lists what is declared and what have holds, of one kind, or of all if kind is empty.
-func (scope searchScope) names(kind string, have plan.State) []namedJob {
+func (scope *searchScope) names(kind string, have plan.State) []namedJob {
 	var all []namedJob
 	if scope.cfg != nil {
 		for _, d := range scope.cfg.Declared {
@@ -217,12 +230,12 @@ func (scope searchScope) names(kind string, have plan.State) []namedJob {
 
 // find returns the path of the job that name stands for. It tries in this order: a path, the address or name of a
 // declaration, the address or name of a job in the searched roots, a new name below the root if there is only one.
-func (scope searchScope) find(ctx context.Context, name string) (string, error) {
+func (scope *searchScope) find(ctx context.Context, name string) (string, error) {
 	return scope.pathOf(ctx, name, "")
 }
 
 // pathOf is find for what is of one kind, which must be declared or there; empty is any.
-func (scope searchScope) pathOf(ctx context.Context, name, kind string) (string, error) {
+func (scope *searchScope) pathOf(ctx context.Context, name, kind string) (string, error) {
 	if strings.HasPrefix(name, "/") {
 		// A stranger's znode need not have a job's name, so only the path is checked.
 		root := strings.TrimSuffix(path.Dir(name), "/")
@@ -255,7 +268,7 @@ func (scope searchScope) pathOf(ctx context.Context, name, kind string) (string,
 }
 
 // read finds a group or a queue by its name, address or path, and reads it. parts is what it has.
-func (scope searchScope) read(ctx context.Context, name, kind, parts string) (string, *resource.Observed, error) {
+func (scope *searchScope) read(ctx context.Context, name, kind, parts string) (string, *resource.Observed, error) {
 	at, err := scope.pathOf(ctx, name, kind)
 	if err != nil {
 		return "", nil, err
@@ -323,7 +336,7 @@ func pathsNamed(name string, jobs []namedJob) []string {
 
 // noSuchJob returns an error that suggests a job. A valid name is no error where only one root is searched: the job
 // may have been deleted.
-func (scope searchScope) noSuchJob(name string, jobs []namedJob) (string, error) {
+func (scope *searchScope) noSuchJob(name string, jobs []namedJob) (string, error) {
 	var all, instances []string
 	for _, j := range jobs {
 		block, _, _ := strings.Cut(j.address, "[")
@@ -367,7 +380,7 @@ type foundDuty struct {
 func (d foundDuty) name() string { return d.path + "/" + d.duty.Name }
 
 // findDuty finds GROUP/DUTY: the group by its name, address or path.
-func (scope searchScope) findDuty(ctx context.Context, name string) (foundDuty, error) {
+func (scope *searchScope) findDuty(ctx context.Context, name string) (foundDuty, error) {
 	groupName, duty, ok := cutPart(name, group.CheckDutyName)
 	if !ok {
 		return foundDuty{}, usagef("muster status shows the groups, and muster status GROUP its duties",
@@ -398,7 +411,7 @@ func noDuty(at, name string, g group.Group) error {
 }
 
 // namesDuty reports whether name is GROUP/DUTY. A path may also be that of a job or group, which is tried first.
-func (scope searchScope) namesDuty(ctx context.Context, name string) (bool, error) {
+func (scope *searchScope) namesDuty(ctx context.Context, name string) (bool, error) {
 	groupName, _, ok := cutPart(name, group.CheckDutyName)
 	if !ok || !strings.HasPrefix(name, "/") {
 		return ok, nil
@@ -430,13 +443,13 @@ func (f foundQueue) name() string {
 func (f foundQueue) words() string { return text.ShellWord(f.name()) }
 
 // findQueue finds a queue by its name, address or path.
-func (scope searchScope) findQueue(ctx context.Context, name string) (foundQueue, error) {
+func (scope *searchScope) findQueue(ctx context.Context, name string) (foundQueue, error) {
 	at, o, err := scope.read(ctx, name, queue.KindName, "batches")
 	return foundQueue{path: at, queue: o}, err
 }
 
 // findBatch finds QUEUE/BATCH, of which the batch need not exist.
-func (scope searchScope) findBatch(ctx context.Context, name string) (foundQueue, error) {
+func (scope *searchScope) findBatch(ctx context.Context, name string) (foundQueue, error) {
 	queueName, id, ok := cutPart(name, queue.CheckBatchID)
 	if !ok {
 		return foundQueue{}, usagef("muster batches QUEUE lists the batches of a queue", "%q is not QUEUE/BATCH", name)
@@ -447,7 +460,7 @@ func (scope searchScope) findBatch(ctx context.Context, name string) (foundQueue
 }
 
 // findQueueOrBatch finds QUEUE or QUEUE/BATCH. A path is that of a queue if there is one.
-func (scope searchScope) findQueueOrBatch(ctx context.Context, name string) (foundQueue, error) {
+func (scope *searchScope) findQueueOrBatch(ctx context.Context, name string) (foundQueue, error) {
 	f, err := scope.findQueue(ctx, name)
 	if _, _, ok := cutPart(name, queue.CheckBatchID); err == nil || !ok || ctx.Err() != nil || unreachable(err) {
 		return f, err
@@ -456,7 +469,7 @@ func (scope searchScope) findQueueOrBatch(ctx context.Context, name string) (fou
 }
 
 // ofQueue finds QUEUE or QUEUE/BATCH, and reports whether name is one: otherwise it may be GROUP/DUTY.
-func (scope searchScope) ofQueue(ctx context.Context, name string) (f foundQueue, is bool, err error) {
+func (scope *searchScope) ofQueue(ctx context.Context, name string) (f foundQueue, is bool, err error) {
 	f, err = scope.findQueueOrBatch(ctx, name)
 	if err != nil && !unreachable(err) {
 		return f, false, nil

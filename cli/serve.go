@@ -133,7 +133,7 @@ func (p *process) serveConfig(o serveOptions) (c page.Config, err error) {
 
 // serveScope adds to c what the configuration here says, once ZooKeeper has answered.
 func (p *process) serveScope(ctx context.Context, o serveOptions, c *page.Config) error {
-	return p.look(ctx, o.search, "", func(ctx context.Context, scope *searchScope, _ string) error {
+	return p.look(ctx, o.search, "", func(ctx context.Context, p *process, scope *searchScope, _ string) error {
 		t := scope.target
 		c.Connect = func(ctx context.Context) (*zkconn.Session, error) { return p.connect(ctx, t) }
 		c.Redis = p.openLookout

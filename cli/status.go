@@ -54,10 +54,7 @@ configuration here does, or the one that -f names, or DIR/, or a file.`,
 			if err != nil {
 				return err
 			}
-			return p.look(cmd.Context(), o.searchFlags, pattern,
-				func(ctx context.Context, scope *searchScope, _ string) error {
-					return runStatus(ctx, p, scope, o, pattern)
-				})
+			return p.look(cmd.Context(), o.searchFlags, pattern, o.run)
 		},
 	}
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show it again whenever it changes, until interrupted")
@@ -66,18 +63,18 @@ configuration here does, or the one that -f names, or DIR/, or a file.`,
 	return cmd
 }
 
-func runStatus(ctx context.Context, p *process, scope *searchScope, o statusOptions, pattern string) error {
+func (o statusOptions) run(ctx context.Context, p *process, scope *searchScope, pattern string) error {
 	if strings.HasPrefix(pattern, "/") && !isGlob(pattern) {
 		scope.roots, scope.paths = []string{path.Dir(pattern)}, []string{pattern}
 	}
 	return p.watch(ctx, scope, o.watch, o.json, func(to, notes io.Writer) error {
-		return p.status(ctx, to, notes, *scope, o, pattern)
+		return o.show(ctx, p, to, notes, scope, pattern)
 	})
 }
 
-// status reads ZooKeeper and prints the jobs once.
-func (p *process) status(
-	ctx context.Context, to, notes io.Writer, scope searchScope, o statusOptions, pattern string,
+// show reads ZooKeeper and prints the jobs once.
+func (o statusOptions) show(
+	ctx context.Context, p *process, to, notes io.Writer, scope *searchScope, pattern string,
 ) error {
 	r := scope.reader()
 	have, err := r.Read(ctx, scope.roots, scope.paths...)

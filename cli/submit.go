@@ -74,7 +74,7 @@ Interrupted, or run again with the same --id, it waits for the same batch.`,
 	fs.BoolVar(&o.wait, "wait", false, "wait until all tasks are done or dead, and print the results")
 	fs.BoolVar(&o.json, "json", false, "with --wait: print a line of JSON for each task, dead ones too")
 	completeWith(cmd, "results", "watcher", "submitter", "discard", "keep:24h")
-	queueName := p.completeQueue(&o.searchFlags)
+	queueName := p.completePart(&o.searchFlags, queue.KindName)
 	p.addSearch(cmd, &o.searchFlags, func(
 		cmd *cobra.Command, args []string, typed string,
 	) ([]string, cobra.ShellCompDirective) {
@@ -142,7 +142,7 @@ func runSubmit(ctx context.Context, p *process, o submitOptions, name string, fi
 		return err
 	}
 	defer closeSource()
-	return p.look(ctx, o.searchFlags, name, func(ctx context.Context, scope *searchScope, name string) error {
+	return p.look(ctx, o.searchFlags, name, func(ctx context.Context, p *process, scope *searchScope, name string) error {
 		root, queueName, err := scope.submitTo(ctx, name)
 		if err != nil {
 			return err
@@ -159,7 +159,7 @@ func runSubmit(ctx context.Context, p *process, o submitOptions, name string, fi
 
 // submitTo finds the root and the name of a queue. One that does not exist yet may be created soon, if it is clear
 // where.
-func (scope searchScope) submitTo(ctx context.Context, name string) (root, queueName string, err error) {
+func (scope *searchScope) submitTo(ctx context.Context, name string) (root, queueName string, err error) {
 	f, err := scope.findQueue(ctx, name)
 	switch {
 	case err == nil:

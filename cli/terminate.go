@@ -37,7 +37,12 @@ over it takes the request back and names them.`,
 		Example: `  muster terminate nightly
   muster terminate nightly --root /jobs/prod --stack etl-prod --yes`,
 		Args: argCount(1, 1, "the name, address or path of one job, group or queue"),
-		RunE: func(cmd *cobra.Command, args []string) error { return runTerminate(cmd.Context(), p, o, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(p, args[0]); err != nil {
+				return err
+			}
+			return p.look(cmd.Context(), o.searchFlags, args[0], o.run)
+		},
 	}
 	cmd.Flags().StringVar(&o.stack, "stack", "",
 		"`NAME` of the stack that owns it; default that of the configuration here")
@@ -47,20 +52,18 @@ over it takes the request back and names them.`,
 	return cmd
 }
 
-func runTerminate(ctx context.Context, p *process, o terminateOptions, name string) error {
+func (o terminateOptions) check(p *process, name string) error {
 	if o.timeout <= 0 {
 		return usagef(o.commandLine(name)+" --timeout 1m", "--timeout %s gives nobody time to leave", o.timeout)
 	}
 	if why := p.noPromptReason(); why != "" && !o.yes {
 		return usagef(o.commandLine(name)+" --yes", "%s, and --yes was not given", why)
 	}
-	return p.look(ctx, o.searchFlags, name, func(ctx context.Context, scope *searchScope, name string) error {
-		return p.terminate(ctx, scope, o, name)
-	})
+	return nil
 }
 
-// terminate asks, and stops what name stands for.
-func (p *process) terminate(ctx context.Context, scope *searchScope, o terminateOptions, name string) error {
+// run asks, and stops what name stands for.
+func (o terminateOptions) run(ctx context.Context, p *process, scope *searchScope, name string) error {
 	at, err := scope.find(ctx, name)
 	if err != nil {
 		return err

@@ -52,7 +52,10 @@ have not in time, naming who is missing.`,
 					return c.Wait(cmd.Context(), wrap.Wait{Timeout: socketTimeout(o.timeout)})
 				})
 			}
-			return runWaitFor(cmd.Context(), p, o, firstArg(args))
+			if err := o.check(firstArg(args)); err != nil {
+				return err
+			}
+			return p.look(cmd.Context(), o.searchFlags, args[0], o.await)
 		},
 	}
 	cmd.Flags().StringSliceVar(&o.states, "for", nil, "wait until it is in one of these states, a `LIST` with commas")
@@ -134,18 +137,13 @@ func (o waitOptions) check(name string) error {
 	return nil
 }
 
-func runWaitFor(ctx context.Context, p *process, o waitOptions, name string) error {
-	if err := o.check(name); err != nil {
+func (o waitOptions) await(ctx context.Context, p *process, scope *searchScope, name string) error {
+	at, err := scope.find(ctx, name)
+	if err != nil {
 		return err
 	}
-	return p.look(ctx, o.searchFlags, name, func(ctx context.Context, scope *searchScope, name string) error {
-		at, err := scope.find(ctx, name)
-		if err != nil {
-			return err
-		}
-		w := &awaited{p: p, o: o, at: at, started: time.Now()}
-		return w.end(w.wait(ctx, scope))
-	})
+	w := &awaited{p: p, o: o, at: at, started: time.Now()}
+	return w.end(w.wait(ctx, scope))
 }
 
 // errTimeUp is the cause of a context that --timeout ended.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,13 +24,13 @@ import (
 
 type workerOptions struct {
 	lifeOptions
-	job             string
-	dir             string // of the configuration
-	declared        bool   // --file is given: create the job as the configuration declares it
-	vars            varFlags
-	advertise, run  string
-	start, takeover string
-	onLoss          string
+	memberFlags
+	job            string
+	dir            string // of the configuration
+	declared       bool   // --file is given: create the job as the configuration declares it
+	vars           varFlags
+	advertise, run string
+	start          string
 }
 
 func newWorkerCmd(p *process) *cobra.Command {
@@ -58,7 +57,8 @@ The last line on standard error says whose the exit code is.`,
 	})
 	fs := cmd.Flags()
 	fs.StringVar(&o.job, "job", "", "`NAME` of the job")
-	o.addTo(fs, "job", "that survives a restart (MUSTER_IDENTITY); default the index of a container, else the address",
+	o.lifeOptions.addTo(fs, "job",
+		"that survives a restart (MUSTER_IDENTITY); default the index of a container, else the address",
 		"job, a place and for all", " and /metrics")
 	fs.StringVarP(&o.dir, "file", "f", "",
 		"create the job as the configuration in `DIR`, or one file, declares it, if it is missing")
@@ -69,13 +69,8 @@ The last line on standard error says whose the exit code is.`,
 		"`NAME` of this run, such as build/1234: it is not joined again once it has completed (MUSTER_RUN)")
 	choose(cmd, fs, &o.start, "start", "start the command `WHEN`: joined, all (have joined) or barrier (all are live)",
 		string(wrap.StartJoined), string(wrap.StartAll), string(wrap.StartBarrier))
-	choose(cmd, fs, &o.takeover, "takeover", "`DO` that while an older process is this worker: wait or fail",
-		"wait", "fail")
-	choose(cmd, fs, &o.onLoss, "on-loss",
-		"`DO` that when the session is lost: rejoin, or stop, which kills the command at once",
-		string(wrap.LossRejoin), string(wrap.LossStop))
-	fs.DurationVar(&o.grace, "grace", 30*time.Second,
-		"kill the command if it has not ended `DURATION` after it was asked to")
+	o.memberFlags.addTo(cmd)
+	addGrace(fs, &o.grace)
 	completeFlag(cmd, "job", func(ctx context.Context, _ []string, typed string) []string {
 		return p.jobNames(ctx, searchFlags{config: o.dir, vars: o.vars, root: o.root}, typed)
 	})
