@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,30 +22,9 @@ import (
 // metrics handles /metrics: what is on the board, and how the server is.
 func (s *server) metrics() http.Handler {
 	own := prometheus.NewRegistry()
-	gauge := func(name, help string, value func() float64) {
-		own.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
-	}
-	counter := func(name, help string, value func() float64) {
-		own.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value))
-	}
-	gauge("muster_serve_connections", "Open connections.", func() float64 { return float64(s.connections.count()) })
-	counter("muster_serve_refused_connections_total", "Connections that were too many.",
-		func() float64 { return float64(s.connections.refused.Load()) })
-	gauge("muster_serve_streams", "Pages that are open somewhere.", func() float64 { return float64(s.streams.count()) })
-	counter("muster_serve_dropped_streams_total", "Streams that were closed because their reader was too slow.",
-		func() float64 { return float64(s.dropped.Load()) })
-	gauge("muster_serve_views", "Different pages that are shown.", func() float64 { return float64(s.hub.count()) })
-	gauge("muster_serve_details", "Jobs, groups and queues that are looked at in detail.",
-		func() float64 { return float64(s.keeper.countDetails()) })
-	counter("muster_serve_sessions_total", "ZooKeeper sessions that were opened.",
-		func() float64 { return float64(s.keeper.sessions.Load()) })
 	own.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector{s},
 	)
-	own.MustRegister(boardMetrics{func() *Board {
-		b, _, _ := s.keeper.board.now()
-		return b
-	}, s.cfg.Version, s.cfg.Kinds})
 	return s.scrapes(promhttp.HandlerFor(own, promhttp.HandlerOpts{}))
 }
 
@@ -81,22 +61,27 @@ func (a *unsentAnswer) WriteHeader(code int) { a.code = code }
 
 func (a *unsentAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
 
-// boardMetrics collects the metrics of a board. While ZooKeeper does not answer, nothing is known of jobs, groups and
-// queues, so there are no series of them.
-type boardMetrics struct {
-	board   func() *Board
-	version string
-	kinds   []zkstate.Kind
-}
+// collector collects the metrics of a server and its board. While ZooKeeper does not answer, nothing is known of jobs,
+// groups and queues, so there are no series of them.
+type collector struct{ *server }
 
 // Describe implements prometheus.Collector: which metrics there are is known when they are collected.
-func (boardMetrics) Describe(chan<- *prometheus.Desc) {}
+func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (m boardMetrics) Collect(to chan<- prometheus.Metric) {
-	s := scrape{to, m.kinds}
-	s.add("muster_build_info", "The version of muster; always 1.", 1, "version", m.version)
-	b := m.board()
+func (c collector) Collect(to chan<- prometheus.Metric) {
+	s := scrape{to, c.cfg.Kinds}
+	s.add("muster_build_info", "The version of muster; always 1.", 1, "version", c.cfg.Version)
+	s.add("muster_serve_connections", "Open connections.", float64(c.connections.count()))
+	s.count("muster_serve_refused_connections_total", "Connections that were too many.", &c.connections.refused)
+	s.add("muster_serve_streams", "Pages that are open somewhere.", float64(c.streams.count()))
+	s.count("muster_serve_dropped_streams_total", "Streams that were closed because their reader was too slow.",
+		&c.dropped)
+	s.add("muster_serve_views", "Different pages that are shown.", float64(c.hub.count()))
+	s.add("muster_serve_details", "Jobs, groups and queues that are looked at in detail.",
+		float64(c.keeper.countDetails()))
+	s.count("muster_serve_sessions_total", "ZooKeeper sessions that were opened.", &c.keeper.sessions)
+	b, _, _ := c.keeper.board.now()
 	connected := b != nil && b.Connected
 	s.add("muster_serve_connected", "1 while ZooKeeper answers.", oneIf(connected))
 	if connected {
@@ -104,13 +89,19 @@ func (m boardMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// scrape sends gauges.
+// scrape sends samples.
 type scrape struct {
 	to    chan<- prometheus.Metric
 	kinds []zkstate.Kind
 }
 
-// add sends a sample; labels are name, value, name, value …
+// count sends a counter.
+func (s scrape) count(name, help string, n *atomic.Int64) {
+	d := prometheus.NewDesc(name, help, nil, nil)
+	s.to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n.Load()))
+}
+
+// add sends a gauge; labels are name, value, name, value …
 func (s scrape) add(name, help string, value float64, labels ...string) {
 	own := prometheus.Labels{}
 	for pair := range slices.Chunk(labels, 2) {

@@ -225,7 +225,9 @@ func TestSeriesAreBounded(t *testing.T) {
 func gathered(t *testing.T, b *Board) []*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(boardMetrics{func() *Board { return b }, "0.1.0", nil})
+	k := newKeeper(t.Context(), Config{Version: "0.1.0"})
+	k.board.put(b)
+	registry.MustRegister(collector{newServer(t.Context(), k, nil)})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

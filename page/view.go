@@ -272,18 +272,12 @@ func parseTemplates() *template.Template {
 	}).ParseFS(templateFiles, "templates/*.html"))
 }
 
-// frame is what the document shows besides the fragments.
-type frame struct {
-	Title   string
-	View    View
-	At      time.Time
-	Version uint64
-	Here    string // the URL of the page
-}
-
 // document writes the whole page, as it is shown without JavaScript.
 func (v *views) document(w io.Writer, r Request, shown Rendered) error {
-	outer := v.html("document", frame{shown.Title, r.View, shown.At, shown.Version, r.URL()})
+	outer := v.html("document", struct {
+		Rendered
+		Request
+	}{shown, r})
 	children := map[string][]Fragment{}
 	for _, f := range shown.Fragments {
 		children[f.In] = append(children[f.In], f)
@@ -319,11 +313,7 @@ func writeSlots(w io.Writer, html string, children map[string][]Fragment) error 
 // slotID is the id of the tag with which html ends. It is the last attribute but data-slot.
 func slotID(html string) string {
 	const attribute = `id="`
-	i := strings.LastIndex(html, attribute)
-	if i < 0 {
-		return ""
-	}
-	return strings.TrimSuffix(html[i+len(attribute):], `"`)
+	return strings.TrimSuffix(html[strings.LastIndex(html, attribute)+len(attribute):], `"`)
 }
 
 // URL is the path and the query of the page that shows r.

@@ -235,18 +235,16 @@ func (p *painter) chunks(rows []row) {
 // statusChoices are the statuses that there are, those that need somebody first.
 func statusChoices(r Request, count map[string]int, fits int) []choice {
 	all := []choice{{Word: "all", Count: text.Thousands(fits), Chosen: r.Status == ""}}
-	if n := count[needing]; n > 0 || r.Status == needing {
-		all = append(all, choice{
-			Value: needing, Word: "needs somebody", Count: text.Thousands(n), Chosen: r.Status == needing,
-		})
-	}
-	for _, s := range bySeverity() {
-		if n := count[string(s)]; n > 0 || r.Status == string(s) {
-			all = append(all, choice{
-				Value: string(s), Word: word(s), Class: statusClass(s), Count: text.Thousands(n),
-				Chosen: r.Status == string(s),
-			})
+	for _, s := range append([]resource.Status{needing}, bySeverity()...) {
+		n, value := count[string(s)], string(s)
+		if n == 0 && r.Status != value {
+			continue
 		}
+		c := choice{Value: value, Word: word(s), Class: statusClass(s), Count: text.Thousands(n), Chosen: r.Status == value}
+		if s == needing {
+			c.Word, c.Class = "needs somebody", ""
+		}
+		all = append(all, c)
 	}
 	return all
 }
