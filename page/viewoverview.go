@@ -305,7 +305,7 @@ type row struct {
 	idle      string // what is amiss while nobody is live; empty: nothing
 	live      int    // -1: not known
 	Progress  string
-	Created   time.Time // in seconds; zero: not known
+	Created   time.Time // zero: not known
 	Last      string    // run of a job: when it completed
 	LastID    word
 
@@ -318,7 +318,7 @@ func rowOf(j *view.Resource) row {
 	display := view.DisplayOf(o)
 	r := rowAt(j.Path)
 	r.Kind, r.Status, r.Classic, r.idle = view.KindOf(o).Name, o.Status(), o.Classic, display.Idle()
-	r.live, r.Created = -1, o.Created.UTC().Truncate(time.Second)
+	r.live, r.Created = -1, o.Created
 	if view.HasCounts(o) {
 		r.live, r.Progress = o.Live, display.Progress(o)
 	}
