@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -318,18 +317,11 @@ func (w *World) stacks() string {
 // ours is where a goroutine waits in code of the worlds and the recipes, innermost first, in one line.
 func ours(frames string) []string {
 	var calls []string
-	lines := strings.Split(frames, "\n")
-	for i := 0; i+1 < len(lines); i += 2 {
-		name, _, _ := strings.Cut(strings.TrimPrefix(lines[i], "created by "), " in goroutine")
-		if strings.HasSuffix(name, ")") {
-			name = name[:strings.LastIndex(name, "(")]
+	call := regexp.MustCompile(`(?m)^(?:created by )?muster/(.+?)(?:\([^()]*\))?(?: in goroutine \d+)?\n\s.*/(\S+)`)
+	for _, m := range call.FindAllStringSubmatch(frames, -1) {
+		if !strings.HasPrefix(m[1], "sim.(*") && !strings.HasPrefix(m[1], "sim.inBubble") {
+			calls = append(calls, fmt.Sprintf("%s (%s)", m[1], m[2]))
 		}
-		if !strings.HasPrefix(name, "muster/") || strings.HasPrefix(name, "muster/sim.(*") ||
-			strings.HasPrefix(name, "muster/sim.inBubble") {
-			continue
-		}
-		file, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " ")
-		calls = append(calls, fmt.Sprintf("%s (%s)", strings.TrimPrefix(name, "muster/"), filepath.Base(file)))
 	}
 	if len(calls) == 0 {
 		return nil
