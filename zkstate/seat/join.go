@@ -209,9 +209,9 @@ func (j *Join) awaitRepair(ctx context.Context, missing string) error {
 	return j.Await(ctx, ErrNotOpen, "muster apply to put back "+missing, j.Changed, time.After(damageCheck))
 }
 
-// Await returns ErrAgain at an event, or when it is time to look again. When the time is over, ctx's deadline or without
-// one the declared timeout after Begun, it returns why and context.DeadlineExceeded; at another end of ctx or of the
-// session the cause of that.
+// Await returns ErrAgain at an event, or when it is time to look again. When the time is over, ctx's deadline or
+// without one the declared timeout after Begun, it returns why and context.DeadlineExceeded; at another end of ctx or
+// of the session the cause of that.
 func (j *Join) Await(ctx context.Context, why error, what string, event <-chan struct{}, again <-chan time.Time) error {
 	end, given := ctx.Deadline()
 	if !given {
