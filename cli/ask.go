@@ -77,7 +77,7 @@ tick. The tasks of a batch are executed again; a queue stands for all batches.`,
 // newAskCmd adds to cmd what all commands have that ask the assigner of a group.
 func (p *process) newAskCmd(o *askOptions, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = argCount(1, 1, "one duty, as GROUP/DUTY")
-	duty := p.completePart(&o.searchFlags, namesOf(group.Types())...)
+	duty := p.completePart(&o.searchFlags, text.Strings(group.Types())...)
 	complete := duty
 	if o.do != znode.AskHandover {
 		batch := p.completeBatch(&o.searchFlags, true)

@@ -18,6 +18,7 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/queue"
+	"muster/text"
 	"muster/zkstate/znode"
 )
 
@@ -236,7 +237,7 @@ func (p *process) completeJobOrCode(f *searchFlags) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		words, directive := job(cmd, args, typed)
 		if strings.Contains(typed, "/") && len(args) == 0 {
-			words = append(words, p.candidates(cmd.Context(), *f).matchingParts(typed, namesOf(group.Types())...)...)
+			words = append(words, p.candidates(cmd.Context(), *f).matchingParts(typed, text.Strings(group.Types())...)...)
 		}
 		if len(args) == 0 && typed != "" {
 			words = append(words, withPrefix(typed, wordsToExplain())...)
@@ -292,10 +293,7 @@ func (p *process) completePlan(cmd *cobra.Command, f *planFlags) {
 // jobNames returns the names of what the configuration of f, if any, declares, and of what is there.
 func (p *process) jobNames(ctx context.Context, f searchFlags, typed string) []string {
 	f.none = true
-	var names []string
-	for _, j := range p.candidates(ctx, f).jobs {
-		names = append(names, path.Base(j.path))
-	}
+	names := text.Each(p.candidates(ctx, f).jobs, func(j namedJob) string { return path.Base(j.path) })
 	return withPrefix(typed, names)
 }
 
@@ -305,10 +303,7 @@ func completeReports(cmd *cobra.Command) {
 		if strings.Contains(typed, "=") {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		var kinds []string
-		for _, kind := range withPrefix(typed, report.Formats()) {
-			kinds = append(kinds, kind+"=")
-		}
+		kinds := text.Each(withPrefix(typed, report.Formats()), func(kind string) string { return kind + "=" })
 		return kinds, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
 	_ = cmd.RegisterFlagCompletionFunc("report", complete)

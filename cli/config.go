@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"muster/resource"
 	"muster/spec"
 	"muster/text"
 )
@@ -213,9 +214,6 @@ func runValidate(p *process, o validateOptions, dir string) error {
 
 // declaredCount counts what is declared, by kind: "1 group and 2 jobs".
 func declaredCount(cfg *spec.Config) string {
-	var kinds []string
-	for _, d := range cfg.Declared {
-		kinds = append(kinds, d.Kind().Name)
-	}
+	kinds := text.Each(cfg.Declared, func(d resource.Declaration) string { return d.Kind().Name })
 	return cmp.Or(text.CountEach(kinds), "0 jobs")
 }

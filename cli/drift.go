@@ -56,11 +56,11 @@ the kinds in --fail-on, 3 when it could not see everything.
 		},
 	}
 	o.vars.addTo(cmd.Flags())
-	cmd.Flags().StringSliceVar(&o.failOn, "fail-on", namesOf(plan.FailingKinds()),
+	cmd.Flags().StringSliceVar(&o.failOn, "fail-on", text.Strings(plan.FailingKinds()),
 		"exit 2 for these kinds, a `LIST` with commas; empty for none")
 	cmd.Flags().DurationVar(&o.waitLock, "wait-lock", time.Minute, "wait `DURATION` for an apply of the stack")
 	cmd.Flags().BoolVar(&o.all, "all", false, "list what is ignored and what is unmanaged too")
-	completeList(cmd, "fail-on", namesOf(plan.DriftKinds()))
+	completeList(cmd, "fail-on", text.Strings(plan.DriftKinds()))
 	cmd.ValidArgsFunction = completeConfig
 	o.reports.addTo(cmd)
 	return cmd
@@ -107,7 +107,7 @@ func (o driftOptions) kinds() ([]plan.DriftKind, error) {
 	if o.waitLock < 0 {
 		return nil, usagef("muster drift --help", "a duration is not negative")
 	}
-	all := namesOf(plan.DriftKinds())
+	all := text.Strings(plan.DriftKinds())
 	var kinds []plan.DriftKind
 	for _, name := range o.failOn {
 		name = strings.TrimSpace(name)
@@ -117,14 +117,6 @@ func (o driftOptions) kinds() ([]plan.DriftKind, error) {
 		kinds = append(kinds, plan.DriftKind(name))
 	}
 	return slices.Compact(slices.Sorted(slices.Values(kinds))), nil
-}
-
-func namesOf[T ~string](kinds []T) []string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = string(k)
-	}
-	return names
 }
 
 // driftFinding is what decides the exit code: differences come before what could not be read.

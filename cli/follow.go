@@ -60,7 +60,7 @@ sends it SIGHUP. Without a holder it is stopped, or goes on, respectively.`,
 	addGrace(fs, &o.grace)
 	addPassCredentials(fs, &o.passCredentials)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return p.completePart(&searchFlags{root: o.root}, namesOf(group.Types())...)(cmd, args, typed)
+		return p.completePart(&searchFlags{root: o.root}, text.Strings(group.Types())...)(cmd, args, typed)
 	}
 	return cmd
 }

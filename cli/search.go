@@ -399,10 +399,7 @@ func (scope *searchScope) findDuty(ctx context.Context, name string) (foundDuty,
 
 // noDuty says that a group has no duty of this name, and suggests another.
 func noDuty(at, name string, g group.Group) error {
-	var all []string
-	for _, d := range g.Duties {
-		all = append(all, d.Name)
-	}
+	all := text.Each(g.Duties, func(d group.Duty) string { return d.Name })
 	err := fmt.Errorf("%s: %w: %s", at, member.ErrNoDuty, name)
 	if near := text.Nearest(name, all); near != "" {
 		err = fmt.Errorf("%w: did you mean %s?", err, near)

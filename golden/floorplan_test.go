@@ -104,7 +104,7 @@ func floorPlan() map[string]room {
 		"member/roster": {others: []string{version}},
 		"member": {
 			ours: []string{
-				"resource", "resource/group", "resource/group/schedule", "member/roster", "member/ticks", "view", "zkstate",
+				"resource", "resource/group", "resource/group/schedule", "member/roster", "member/ticks", "text", "view", "zkstate",
 				"zkstate/seat", "zkstate/zkconn", "zkstate/znode",
 			},
 			others: []string{sync, version},

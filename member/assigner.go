@@ -261,7 +261,7 @@ func (m *Member) serve(ctx context.Context, assign int, at place, over *silence)
 		switch {
 		case errors.Is(err, errPassed):
 			return nil
-		case refusedAt(err, m.seat.RecordPath(), zkconn.ErrBadVersion): // wait until it was read
+		case zkconn.RefusedAt(err, m.seat.RecordPath(), zkconn.ErrBadVersion): // wait until it was read
 			next = damageCheck
 		case errors.Is(err, errAgain):
 			continue

@@ -476,14 +476,16 @@ func (c *cron) refused(d ticks.Decision, o orders, err error) error {
 		if !d.Release && c.committed(d) {
 			return nil
 		}
-	case refusedAt(err, c.m.seat.RecordPath(), zkconn.ErrBadVersion), refusedAt(err, c.m.seat.Path, zkconn.ErrBadVersion):
+	case zkconn.RefusedAt(err, c.m.seat.RecordPath(), zkconn.ErrBadVersion),
+		zkconn.RefusedAt(err, c.m.seat.Path, zkconn.ErrBadVersion):
 		select { // its watch tells
 		case <-o.changed:
 		case <-c.h.ctx.Done():
 		case <-time.After(time.Second):
 		}
-	case refusedAt(err, c.m.seat.RecordPath(), zkconn.ErrNoNode), refusedAt(err, c.m.seat.Path, zkconn.ErrNoNode),
-		refusedAt(err, znode.NewResigned(c.m.root, c.m.Generation), zkconn.ErrNoNode):
+	case zkconn.RefusedAt(err, c.m.seat.RecordPath(), zkconn.ErrNoNode),
+		zkconn.RefusedAt(err, c.m.seat.Path, zkconn.ErrNoNode),
+		zkconn.RefusedAt(err, znode.NewResigned(c.m.root, c.m.Generation), zkconn.ErrNoNode):
 		return c.m.removed(err)
 	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode):
 		if err := c.load(); err != nil { // the assigner set the cursor, or somebody wrote by hand
@@ -528,7 +530,7 @@ func (c *cron) compareClock() error {
 	for range maxMeasure {
 		before := c.m.clock()
 		results, err := c.h.writeAgain(c.h.ctx, zkconn.SetOp(folder, nil, -1))
-		if refusedAt(err, folder, zkconn.ErrNoNode) {
+		if zkconn.RefusedAt(err, folder, zkconn.ErrNoNode) {
 			if err := c.makeFolders(); err != nil {
 				return err
 			}

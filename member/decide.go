@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-version"
@@ -16,6 +15,7 @@ import (
 	"muster/member/ticks"
 	"muster/resource/group"
 	"muster/resource/group/schedule"
+	"muster/text"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -153,6 +153,9 @@ func (f *office) takeIn(g group.Group, in *roster.Input) answers {
 	return answered
 }
 
+// maxReason is how much of a reason the assigner remembers, in bytes.
+const maxReason = 200
+
 // remember notes that a member gave a duty up: it waits before it can get it again, longer each time.
 func (f *office) remember(r znode.Resignation) {
 	if f.memory.Failures[r.Duty] == nil {
@@ -163,24 +166,16 @@ func (f *office) remember(r znode.Resignation) {
 	if r.Blame {
 		failure.Count++
 	}
-	failure.Until, failure.Because = f.now().Add(ticks.Delay(failure.Tries)).UnixMilli(), shorten(r.Because)
+	failure.Until = f.now().Add(ticks.Delay(failure.Tries)).UnixMilli()
+	failure.Because = text.Shorten(r.Because, maxReason)
 	f.memory.Failures[r.Duty][r.Seat] = failure
-}
-
-// shorten returns the start of a text for the assigner's memory.
-func shorten(text string) string {
-	const most = 200
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // obey does what an operator asks for. A request about a member that has gone has no effect.
 func (f *office) obey(a znode.Ask, in *roster.Input) {
 	switch a.Do {
 	case znode.AskPause:
-		f.memory.Paused[a.Duty], in.Paused[a.Duty] = shorten(a.By), true
+		f.memory.Paused[a.Duty], in.Paused[a.Duty] = text.Shorten(a.By, maxReason), true
 	case znode.AskResume:
 		delete(f.memory.Paused, a.Duty)
 		delete(in.Paused, a.Duty)
@@ -461,10 +456,10 @@ func (f *office) failed(ctx context.Context, err error) error {
 		if settle := f.m.session.Settled(ctx); settle != nil {
 			return fmt.Errorf("%w: %w", settle, err)
 		}
-	case refusedAt(err, f.m.seat.Gate(), zkconn.ErrNoNode),
-		refusedAt(err, f.m.seat.RecordPath(), zkconn.ErrNoNode),
-		refusedAt(err, znode.Assigner(f.m.root, f.m.Generation), zkconn.ErrNoNode),
-		refusedAt(err, f.m.seat.Path, zkconn.ErrNoNode):
+	case zkconn.RefusedAt(err, f.m.seat.Gate(), zkconn.ErrNoNode),
+		zkconn.RefusedAt(err, f.m.seat.RecordPath(), zkconn.ErrNoNode),
+		zkconn.RefusedAt(err, znode.Assigner(f.m.root, f.m.Generation), zkconn.ErrNoNode),
+		zkconn.RefusedAt(err, f.m.seat.Path, zkconn.ErrNoNode):
 		return err // somebody deleted it by hand
 	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNotEmpty):
 	default:

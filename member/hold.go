@@ -106,7 +106,7 @@ func (m *Member) tryTake(
 	ctx context.Context, o orders, duty, nonce string,
 ) (h *Hold, freed <-chan struct{}, err error) {
 	results, err := m.session.MultiWithin(ctx, m.silence, m.takeOps(o, duty, nonce, false)...)
-	if refusedAt(err, znode.Duty(m.root, m.Generation, duty), zkconn.ErrNoNode) {
+	if zkconn.RefusedAt(err, znode.Duty(m.root, m.Generation, duty), zkconn.ErrNoNode) {
 		results, err = m.session.MultiWithin(ctx, m.silence, m.takeOps(o, duty, nonce, true)...)
 	}
 	var refused *zkconn.Error
@@ -258,12 +258,12 @@ func (h *Hold) writeWithin(ctx context.Context, limit time.Duration, ops ...zkco
 		zkconn.CheckOp(h.held(), 0), // deleted by hand is lost, before anybody else has taken it
 	}
 	results, err := h.m.session.MultiWithin(ctx, limit, append(guards, ops...)...)
-	if refusedAt(err, at, zkconn.ErrBadVersion) || refusedAt(err, at, zkconn.ErrNoNode) ||
-		refusedAt(err, h.held(), zkconn.ErrNoNode) {
+	if zkconn.RefusedAt(err, at, zkconn.ErrBadVersion) || zkconn.RefusedAt(err, at, zkconn.ErrNoNode) ||
+		zkconn.RefusedAt(err, h.held(), zkconn.ErrNoNode) {
 		err = fmt.Errorf("%w: another process is the holder: %w", ErrNotHeld, err)
 		h.over(err)
 	}
-	if refusedAt(err, h.m.seat.Gate(), zkconn.ErrNoNode) {
+	if zkconn.RefusedAt(err, h.m.seat.Gate(), zkconn.ErrNoNode) {
 		err = h.m.removed(err)
 	}
 	if err != nil {
@@ -308,7 +308,7 @@ func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) (err
 			if settle := h.m.session.Settled(ctx); settle == nil {
 				continue // if it was committed, the next try is refused with ErrNotHeld
 			}
-		case refusedAt(err, h.m.seat.Path, zkconn.ErrBadVersion): // the assigner has just written it
+		case zkconn.RefusedAt(err, h.m.seat.Path, zkconn.ErrBadVersion): // the assigner has just written it
 			wait = o.changed
 		}
 		if wait == nil {
@@ -326,12 +326,6 @@ func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) (err
 }
 
 func (h *Hold) held() string { return znode.Held(h.m.root, h.m.Generation, h.Duty) }
-
-// refusedAt reports whether a transaction was refused at path for this reason.
-func refusedAt(err error, path string, reason error) bool {
-	var refused *zkconn.Error
-	return errors.As(err, &refused) && refused.Path == path && errors.Is(err, reason)
-}
 
 // What a holder writes below its duty. Every function here is guarded by write: nothing is written by a process that
 // does not hold the duty any more.
@@ -351,7 +345,7 @@ func (h *Hold) writeAgain(ctx context.Context, ops ...zkconn.Op) (results []zkco
 // make creates a persistent znode, unless it is there.
 func (h *Hold) make(ctx context.Context, path string) error {
 	_, err := h.writeAgain(ctx, zkconn.CreateOp(path, nil, zkconn.Persistent, h.m.acl))
-	if refusedAt(err, path, zkconn.ErrNodeExists) {
+	if zkconn.RefusedAt(err, path, zkconn.ErrNodeExists) {
 		return nil
 	}
 	return err
@@ -453,7 +447,7 @@ func (m *Member) tell(ctx context.Context, r znode.Resignation, version int32) e
 			return err
 		}, nil) // telling it twice does no harm
 	}
-	if err = m.removed(err); refusedAt(err, m.seat.Path, zkconn.ErrBadVersion) || errors.Is(err, ErrRemoved) {
+	if err = m.removed(err); zkconn.RefusedAt(err, m.seat.Path, zkconn.ErrBadVersion) || errors.Is(err, ErrRemoved) {
 		return nil
 	}
 	return err

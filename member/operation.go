@@ -170,7 +170,7 @@ func (o *Operation) begin(ctx context.Context, next znode.Opening) error {
 	folder := znode.Ops(o.h.m.root, o.h.m.Generation, o.h.Duty)
 	_, err = o.h.writeAgain(ctx, zkconn.CreateOp(at, body, zkconn.Persistent, o.h.m.acl),
 		zkconn.CreateOp(o.steps(), journal, zkconn.Persistent, o.h.m.acl), zkconn.SetOp(folder, nil, -1))
-	if refusedAt(err, at, zkconn.ErrNodeExists) { // it was not there, and only the holder writes: a reply was lost
+	if zkconn.RefusedAt(err, at, zkconn.ErrNodeExists) { // it was not there, and only the holder writes: a reply was lost
 		return nil
 	}
 	return err
@@ -459,7 +459,7 @@ func (s *Step) write(ctx context.Context, next znode.Journal, op func([]byte) zk
 		return err
 	}
 	_, err = s.o.h.writeAgain(ctx, op(record), zkconn.SetOp(s.o.steps(), journal, -1))
-	if refusedAt(err, s.at(), zkconn.ErrNodeExists) { // it was not there: a reply was lost
+	if zkconn.RefusedAt(err, s.at(), zkconn.ErrNodeExists) { // it was not there: a reply was lost
 		err = nil
 	}
 	if err != nil {

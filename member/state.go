@@ -77,7 +77,7 @@ func (h *Hold) changeState(ctx context.Context, value *znode.SavedValue, key str
 		}
 		var refused *zkconn.Error
 		switch {
-		case value == nil && refusedAt(err, at, zkconn.ErrNoNode): // it was there: a reply was lost
+		case value == nil && zkconn.RefusedAt(err, at, zkconn.ErrNoNode): // it was there: a reply was lost
 			return nil
 		case errors.As(err, &refused) && (refused.Path == at || refused.Path == folder) &&
 			(errors.Is(err, zkconn.ErrNoNode) || errors.Is(err, zkconn.ErrNodeExists)): // the same, or by hand

@@ -108,10 +108,7 @@ func (w word) String() string { return text.Visible(string(w)) }
 // hashID is an id for an element that stands for something with a name of any origin. Nobody can choose two names that
 // have one id.
 func hashID(prefix string, names ...any) string {
-	all := make([]string, len(names))
-	for i, n := range names {
-		all[i] = fmt.Sprint(n)
-	}
+	all := text.Each(names, func(n any) string { return fmt.Sprint(n) })
 	sum := sha256.Sum256([]byte(strings.Join(all, "\x00")))
 	return prefix + "-" + hex.EncodeToString(sum[:9])
 }

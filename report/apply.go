@@ -100,10 +100,7 @@ func ApplyCounts(outcomes []apply.Outcome) string {
 			done[o.Row.Action()]++
 		}
 	}
-	var parts []string
-	for _, a := range changing() {
-		parts = append(parts, fmt.Sprintf("%d %s", done[a], past(a)))
-	}
+	parts := text.Each(changing(), func(a plan.Action) string { return fmt.Sprintf("%d %s", done[a], past(a)) })
 	line := fmt.Sprintf("Applied %d of %d: %s", results[apply.Applied], len(outcomes), strings.Join(parts, ", "))
 	return strings.Join(text.NonEmpty(line, counted(apply.Results()[1:], results, asIs)), "; ") + "."
 }

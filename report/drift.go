@@ -49,10 +49,7 @@ func Drift(w io.Writer, p plan.Plan, d plan.Drift, failOn []plan.DriftKind, o Op
 
 // DriftCounts is the line of all counts. Tools may read it: its words and their order do not change.
 func DriftCounts(d plan.Drift) string {
-	var parts []string
-	for _, k := range plan.DriftKinds() {
-		parts = append(parts, fmt.Sprintf("%d %s", len(d.Of(k)), k))
-	}
+	parts := text.Each(plan.DriftKinds(), func(k plan.DriftKind) string { return fmt.Sprintf("%d %s", len(d.Of(k)), k) })
 	return fmt.Sprintf("Drift: %s; %d ignored, %d unreadable.",
 		strings.Join(parts, ", "), len(d.Ignored), len(d.Unreadable))
 }
@@ -139,5 +136,5 @@ func findingItem(f plan.Finding, stack string, g Given) item {
 }
 
 func driftWords() []string {
-	return append(wordsOf(plan.DriftKinds()), wordIgnored, wordUnreadable, wordClean)
+	return append(text.Strings(plan.DriftKinds()), wordIgnored, wordUnreadable, wordClean)
 }

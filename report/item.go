@@ -122,15 +122,6 @@ func assess(r plan.Row) (level, verdict) {
 	return quiet, passed
 }
 
-// wordsOf are all as strings.
-func wordsOf[T ~string](all []T) []string {
-	words := make([]string, len(all))
-	for i, w := range all {
-		words[i] = string(w)
-	}
-	return words
-}
-
 // applyItems returns one item for each row. The item of a change shows its outcome.
 func applyItems(p plan.Plan, outcomes []apply.Outcome, g Given) []item {
 	byPath := map[string]*apply.Outcome{}
@@ -183,11 +174,8 @@ func outcomeFields(o apply.Outcome) []field {
 }
 
 func applyWords() []string {
-	var words []string
-	for _, a := range changing() {
-		words = append(words, past(a))
-	}
-	return slices.Concat(words, wordsOf(apply.Results()[1:]), wordsOf(plan.Actions()[len(changing()):]))
+	results, actions := apply.Results()[1:], plan.Actions()[len(changing()):]
+	return slices.Concat(text.Each(changing(), past), text.Strings(results), text.Strings(actions))
 }
 
 // join joins items that are equal, unless each is to be shown.
@@ -417,10 +405,7 @@ func kindName(r plan.Row) string { return cmp.Or(r.Kind().Name, job.KindName) }
 
 // countRows counts rows by kind: "1 group and 2 jobs".
 func countRows(rows []plan.Row) string {
-	names := make([]string, len(rows))
-	for i, r := range rows {
-		names[i] = kindName(r)
-	}
+	names := text.Each(rows, kindName)
 	return cmp.Or(text.CountEach(names), "0 jobs")
 }
 

@@ -14,6 +14,7 @@ import (
 	"muster/plan"
 	"muster/plan/planfile"
 	"muster/resource"
+	"muster/text"
 )
 
 // Run is one run of plan, apply or drift, as its reports show it. A run that failed early has no plan, outcomes or
@@ -87,7 +88,7 @@ func (r Run) items() (items []item, words []string) {
 	case len(r.Outcomes) > 0:
 		return applyItems(*r.Plan, r.Outcomes, r.Given), applyWords()
 	}
-	return planItems(*r.Plan, r.Given), wordsOf(plan.Actions())
+	return planItems(*r.Plan, r.Given), text.Strings(plan.Actions())
 }
 
 // categories returns the items by their words. Those that are equal are one.

@@ -246,17 +246,17 @@ func (e *ending) attempt(ctx context.Context) error {
 		return nil
 	case errors.Is(err, zkconn.ErrUnknown):
 		return settled(ctx, e.s, err)
-	case refusedAt(err, e.batch(e.id), zkconn.ErrNoNode):
+	case zkconn.RefusedAt(err, e.batch(e.id), zkconn.ErrNoNode):
 		return nil
-	case refusedAt(err, e.batch(e.id), zkconn.ErrBadVersion):
+	case zkconn.RefusedAt(err, e.batch(e.id), zkconn.ErrBadVersion):
 		return e.readAgain(ctx, err)
-	case refusedAt(err, at, zkconn.ErrNodeExists):
+	case zkconn.RefusedAt(err, at, zkconn.ErrNodeExists):
 		e.replace = true
 		return errAgain
-	case refusedAt(err, at, zkconn.ErrNoNode): // the day, or one of this name, is not there, or is not any more
+	case zkconn.RefusedAt(err, at, zkconn.ErrNoNode): // the day, or one of this name, is not there, or is not any more
 		e.firstOfDay, e.replace = true, false
 		return errAgain
-	case refusedAt(err, day, zkconn.ErrNodeExists):
+	case zkconn.RefusedAt(err, day, zkconn.ErrNodeExists):
 		e.firstOfDay = false
 		return errAgain
 	}
@@ -270,7 +270,7 @@ func (e *ending) time(ctx context.Context) (time.Time, error) {
 	switch {
 	case errors.Is(err, zkconn.ErrUnknown):
 		return time.Time{}, settled(ctx, e.s, err)
-	case refusedAt(err, days, zkconn.ErrNoNode):
+	case zkconn.RefusedAt(err, days, zkconn.ErrNoNode):
 		return time.Time{}, fmt.Errorf("%w: muster apply to put back %s: %w", ErrNotOpen, days, err)
 	case err != nil:
 		return time.Time{}, err
@@ -407,10 +407,4 @@ func settled(ctx context.Context, s *zkconn.Session, lost error) error {
 		return fmt.Errorf("%w: %w", lost, err)
 	}
 	return errAgain
-}
-
-// refusedAt reports whether a transaction was refused at path for this reason.
-func refusedAt(err error, path string, reason error) bool {
-	var refused *zkconn.Error
-	return errors.As(err, &refused) && refused.Path == path && errors.Is(err, reason)
 }

@@ -214,6 +214,17 @@ func letters(s string) []rune {
 	return rs
 }
 
+// Shorten is s, or its first most bytes, without half a character, and an ellipsis.
+func Shorten(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
+}
+
 // Each is what word says of each of all.
 func Each[T any](all []T, word func(T) string) []string {
 	words := make([]string, len(all))
@@ -221,6 +232,11 @@ func Each[T any](all []T, word func(T) string) []string {
 		words[i] = word(one)
 	}
 	return words
+}
+
+// Strings is all, as strings.
+func Strings[T ~string](all []T) []string {
+	return Each(all, func(one T) string { return string(one) })
 }
 
 // NonEmpty is all without empty strings.

@@ -8,6 +8,14 @@ import (
 	"muster/text"
 )
 
+func TestShorten(t *testing.T) {
+	for want, most := range map[string]int{"añb": 4, "añ…": 3, "a…": 2, "…": 0} {
+		if got := text.Shorten("añb", most); got != want {
+			t.Errorf("%d bytes: %q, want %q", most, got, want)
+		}
+	}
+}
+
 func TestEscape(t *testing.T) {
 	for s, want := range map[string]string{
 		"":                     "",

@@ -112,10 +112,7 @@ func (m Member) ReadyText() string {
 
 // Versions lists the versions of the members, the newest first.
 func (d Group) Versions() []string {
-	var all []string
-	for _, m := range d.Members {
-		all = append(all, m.Version)
-	}
+	all := text.Each(d.Members, func(m Member) string { return m.Version })
 	slices.Sort(all)
 	all = slices.Compact(all)
 	slices.SortStableFunc(all, func(a, b string) int { return group.CompareVersions(b, a) })
@@ -129,10 +126,7 @@ func (d Group) Of(version string) []Member {
 
 // Census counts members by version and names the assigner: "8 members: 4 of 2.0, 4 of 1.9; the assigner is a".
 func (d Group) Census() string {
-	var counts []string
-	for _, v := range d.Versions() {
-		counts = append(counts, fmt.Sprintf("%d of %s", len(d.Of(v)), v))
-	}
+	counts := text.Each(d.Versions(), func(v string) string { return fmt.Sprintf("%d of %s", len(d.Of(v)), v) })
 	assigner := "there is no assigner"
 	if d.Assigner != "" {
 		assigner = "the assigner is " + d.Assigner

@@ -19,6 +19,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"muster/text"
 	"muster/worker"
 )
 
@@ -673,9 +674,9 @@ const lineSize = 300
 
 // lastLine is the last line that is not empty.
 func (t *tail) lastLine() string {
-	text := strings.TrimSpace(string(t.last(tailSize)))
-	line := text[strings.LastIndexByte(text, '\n')+1:]
-	return strings.TrimSpace(cut(line, lineSize))
+	said := strings.TrimSpace(string(t.last(tailSize)))
+	line := said[strings.LastIndexByte(said, '\n')+1:]
+	return strings.TrimSpace(text.Shorten(line, lineSize))
 }
 
 // after is a reason and the last line: what the command said before it failed.
@@ -684,15 +685,4 @@ func (t *tail) after(reason string) string {
 		return reason + ": " + line
 	}
 	return reason
-}
-
-// cut is text, or its begin and an ellipsis.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most] + "…"
 }

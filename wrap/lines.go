@@ -16,6 +16,7 @@ import (
 	"muster/resource"
 	"muster/tasks"
 	"muster/tasks/store"
+	"muster/text"
 	"muster/zkstate/zkconn"
 )
 
@@ -501,7 +502,7 @@ func (l Lines) most(maxTask int64) int64 {
 
 // quoted is the begin of a line, for a message.
 func quoted(line []byte) string {
-	return fmt.Sprintf("%q", cut(strings.ToValidUTF8(string(line[:min(len(line), 200)]), "\uFFFD"), 80))
+	return fmt.Sprintf("%q", text.Shorten(strings.ToValidUTF8(string(line[:min(len(line), 200)]), "\uFFFD"), 80))
 }
 
 // jsonTask is the line of a task.

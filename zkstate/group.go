@@ -13,6 +13,7 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/group/schedule"
+	"muster/text"
 	"muster/view"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -366,10 +367,7 @@ func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, 
 
 // duties reads who holds each declared duty.
 func (r *Reader) duties(ctx context.Context, g group.Group, generation string, s *groupState) ([]view.Duty, error) {
-	names := make([]string, len(g.Duties))
-	for i, d := range g.Duties {
-		names[i] = d.Name
-	}
+	names := text.Each(g.Duties, func(d group.Duty) string { return d.Name })
 	given := map[string]string{}
 	for _, m := range s.Members {
 		for _, d := range m.Duties {

@@ -14,6 +14,7 @@ import (
 
 	"muster/apply/history"
 	"muster/resource"
+	"muster/text"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -214,10 +215,7 @@ func (s *Store) ownIDs(ctx context.Context) ([]string, error) {
 	if err := s.session.Delete(ctx, path, 0); err != nil && !errors.Is(err, zkconn.ErrUnknown) {
 		return nil, err
 	}
-	var ids []string
-	for _, a := range found {
-		ids = append(ids, a.Scheme+":"+a.ID)
-	}
+	ids := text.Each(found, func(a zkconn.ACL) string { return a.Scheme + ":" + a.ID })
 	return ids, err
 }
 

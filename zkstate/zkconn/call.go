@@ -580,6 +580,12 @@ func (e *Error) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
+// RefusedAt reports whether a transaction was refused at path for this reason.
+func RefusedAt(err error, path string, reason error) bool {
+	var refused *Error
+	return errors.As(err, &refused) && refused.Path == path && errors.Is(err, reason)
+}
+
 // PreconditionFailed reports whether a transaction was refused because something has changed since it was read.
 func PreconditionFailed(err error) bool {
 	return errors.Is(err, ErrNodeExists) || errors.Is(err, ErrNoNode) ||
