@@ -43,6 +43,7 @@ type Proxy struct {
 	mu       sync.Mutex
 	linked   context.Context // of all connections, until Cut
 	cut      context.CancelFunc
+	open     *sync.WaitGroup // the clients' connections of linked
 	refuse   bool
 	delay    time.Duration
 	hung     chan struct{} // closed by the end of Hang; nil while bytes flow
@@ -59,7 +60,7 @@ func NewProxy(target string) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{target: target, listener: l, requests: map[int32]int{}}
-	p.linked, p.cut = context.WithCancel(context.Background())
+	p.link()
 	p.running.Go(p.accept)
 	return p, nil
 }
@@ -76,12 +77,21 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// Cut closes all connections, on both sides. Bytes that Delay or Hang holds back are lost.
+// Cut closes all connections, on both sides. Bytes that Delay or Hang holds back are lost. When it returns, no client can
+// send anything on a connection of before.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.cut()
+	open := p.open
+	p.link()
+	p.mu.Unlock()
+	open.Wait()
+}
+
+// link begins the time until the next Cut.
+func (p *Proxy) link() {
 	p.linked, p.cut = context.WithCancel(context.Background())
+	p.open = new(sync.WaitGroup)
 }
 
 // Refuse(true) resets new connections as soon as they are accepted. It keeps existing connections: to make the server
@@ -194,37 +204,35 @@ func (p *Proxy) add(client *net.TCPConn) {
 	}
 	l := &link{client: client, pending: map[int32]*fault{}}
 	l.ctx, l.cut = context.WithCancel(p.linked)
+	open := p.open
+	open.Add(1)
+	context.AfterFunc(l.ctx, func() {
+		client.Close()
+		open.Done()
+	})
 	p.running.Go(func() { p.serve(l) })
 }
 
 func (p *Proxy) serve(l *link) {
 	defer func() {
+		l.cut()
+		l.client.Close()
 		for _, f := range l.fired {
 			close(f.done)
 		}
 	}()
-	defer l.closeAtCut(l.client)()
 	dialer := net.Dialer{Timeout: dialTimeout}
 	c, err := dialer.DialContext(l.ctx, "tcp", p.target)
 	if err != nil {
 		return
 	}
-	defer l.closeAtCut(c)()
+	defer c.Close()
+	defer context.AfterFunc(l.ctx, func() { c.Close() })()
 	server := c.(*net.TCPConn)
 	var both sync.WaitGroup
 	both.Go(func() { p.pump(l, server, l.client, p.request) })
 	both.Go(func() { p.pump(l, l.client, server, p.reply) })
 	both.Wait()
-}
-
-// closeAtCut closes a connection when the link is cut. What it returns does so now.
-func (l *link) closeAtCut(c net.Conn) (now func()) {
-	stop := context.AfterFunc(l.ctx, func() { c.Close() })
-	return func() {
-		stop()
-		l.cut()
-		c.Close()
-	}
 }
 
 // pump copies one direction until src ends or the link is cut. inspect gets every frame after the handshake and may
