@@ -179,7 +179,8 @@ func TestReadmeCountsPackages(t *testing.T) {
 		packages, _, _ := strings.Cut(strings.TrimSpace(line), "  ")
 		n += len(strings.Fields(packages))
 	}
-	if want := fmt.Sprintf(" of %d\npackages: ", n); err != nil || !strings.Contains(string(readme), want) {
+	text := strings.Join(strings.Fields(string(readme)), " ")
+	if want := fmt.Sprintf(" of %d packages: ", n); err != nil || !strings.Contains(text, want) {
 		t.Errorf("README.md does not say %q: %v", want, err)
 	}
 }

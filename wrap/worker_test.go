@@ -714,7 +714,7 @@ func TestTheWayToTheStartHasALimit(t *testing.T) {
 			f.create()
 			path := c.path
 			if path == "" {
-				path = f.job.Path()
+				path = f.job.Path() + "\x00" // and no watch: not what is below it
 			}
 			gone := p.BeforeSend(func(op int32, req []byte) bool {
 				if op != c.op || !bytes.Contains(req, []byte(path)) {

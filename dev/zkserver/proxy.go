@@ -77,8 +77,8 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// Cut closes all connections, on both sides. Bytes that Delay or Hang holds back are lost. When it returns, no client can
-// send anything on a connection of before.
+// Cut closes all connections, on both sides. Bytes that Delay or Hang holds back are lost. When it returns, no client
+// can send anything on a connection of before.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	p.cut()

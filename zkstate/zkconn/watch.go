@@ -230,27 +230,23 @@ func (s *Session) Watcher(event func(Event)) *Watcher {
 	return w
 }
 
-// Follow calls read with a znode, now and after each of its changes, until read returns an error. there is false while
-// the znode does not exist. It returns the error of read, or why ctx or the session has ended.
+// Follow calls read with a znode, now and after each of its changes, until read returns an error. While the znode does
+// not exist, there is false, and read either creates it or returns an error: no watch waits for another to create it.
+// Follow returns the error of read, or why ctx or the session has ended.
 func (s *Session) Follow(
 	ctx context.Context, path string, read func(body []byte, stat Stat, there bool) error,
 ) error {
 	for {
 		body, stat, changed, err := s.GetW(ctx, path)
-		if errors.Is(err, ErrNoNode) {
-			// A watch for a znode that is never created again would stay for ever, so none is set before read has
-			// agreed to wait.
-			if err = read(nil, Stat{}, false); err == nil {
-				var created bool
-				if _, created, changed, err = s.ExistsW(ctx, path); err == nil && created {
-					continue
-				}
-			}
-		} else if err == nil {
-			err = read(body, stat, true)
+		there := !errors.Is(err, ErrNoNode)
+		if err == nil || !there {
+			err = read(body, stat, there)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case !there:
+			continue
 		}
 		select {
 		case <-changed:
