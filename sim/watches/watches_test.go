@@ -566,13 +566,28 @@ func watches(path, kind string) way {
 	}
 }
 
-// follows waits as Follow does.
+// follows reads with Follow while the znode is there, and then waits until it is created again.
 func follows(path string) way {
 	return func(ctx context.Context, r *reader) error {
-		return r.session.Follow(ctx, path, func(body []byte, s zkconn.Stat, there bool) error {
-			r.believes("follow "+path, path, "data", textOf("data", there, body, nil, s))
-			return nil
-		})
+		for {
+			err := r.session.Follow(ctx, path, func(body []byte, s zkconn.Stat, there bool) error {
+				r.believes("follow "+path, path, "data", textOf("data", there, body, nil, s))
+				if !there {
+					return zkconn.ErrNoNode
+				}
+				return nil
+			})
+			if !errors.Is(err, zkconn.ErrNoNode) {
+				return err
+			}
+			_, there, changed, err := r.session.ExistsW(ctx, path)
+			if err != nil {
+				return err
+			}
+			if !there && await(ctx, changed) != nil {
+				return nil
+			}
+		}
 	}
 }
 
