@@ -81,8 +81,7 @@ type outcome struct {
 type errorSet []any
 
 // outcomes is the one table from an error to the exit code; package exitcode says what the codes mean. Of several
-// errors the first row here decides: Unreachable, the codes of a command that did nothing, an error of writing,
-// Incomplete, a finding; then errors of commands that have no findings. A command chooses among its findings itself.
+// errors the first row here decides. A command chooses among its findings itself.
 func outcomes() []outcome {
 	return []outcome{
 		{exitcode.Unreachable, "check --servers and MUSTER_SERVERS, or start a ZooKeeper to try things on: muster dev",
@@ -91,16 +90,19 @@ func outcomes() []outcome {
 		{exitcode.Unreachable, "set MUSTER_ZK_AUTH=digest:USER:PASSWORD, or MUSTER_ZK_AUTH_FILE, or correct what they hold",
 			errorSet{zkconn.ErrNoAuth, zkconn.ErrAuthFailed, zkconn.ErrInvalidACL}},
 		{exitcode.Unreachable, "", errorSet{errWithheld, errNoRedis}},
+		// A command that did nothing.
 		{exitcode.Usage, "", errorSet{errUsage}},
 		{exitcode.Declined, "", errorSet{errDeclined}},
 		{exitcode.Refused, "", errorSet{errRefused}},
 		{exitcode.Locked, "wait for it, or raise --lock-timeout", errorSet{zkstate.ErrLocked}},
+		// What a command found, after what kept it from finding all.
 		{exitcode.Error, "", errorSet{errNotWritten}},
 		{exitcode.Incomplete, "", errorSet{errIncomplete, foundIncomplete}},
 		{exitcode.Attention, "", errorSet{foundAttention}},
 		{exitcode.Differences, "", errorSet{foundDifferences}},
 		{exitcode.Error, "", errorSet{finding(exitcode.Error)}},
 		{exitcode.Done, "", errorSet{finding(exitcode.Done), worker.ErrCompleted}},
+		// Commands that have no findings.
 		{exitcode.NotJoined, "muster status NAME shows who is live", errorSet{new(*worker.AbsentError)}},
 		{exitcode.NotJoined, "muster status NAME shows who has joined", errorSet{worker.ErrNotOpen, worker.ErrHeld}},
 		{exitcode.NotJoined, "", errorSet{new(*worker.UnpublishedError), member.ErrNotOpen, tasks.ErrNotOpen}},

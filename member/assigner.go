@@ -34,9 +34,9 @@ import (
 // So what an assigner writes follows from all that was written before: one that was frozen while another one took over
 // writes nothing. An assigner that dies leaves what it has committed; the next one reads everything again.
 
-// assignVersion is the newest method of assignment that this software knows. There is one yet. A second one needs three
-// things: apply writes its number into the Record of a group that wants it (resource/group), roster.Assign gets the
-// number and still knows the first, and this number rises.
+// assignVersion is the newest method of assignment that this software knows. There is one yet, and nothing writes its
+// number. A second one needs three things: Store.record (zkstate) writes the number into the Record of a group that
+// wants it, roster.Assign gets the number and still knows the first, and this number rises.
 const assignVersion = 1
 
 // assigner waits until this member is the assigner, and then works until the membership ends, or until the Record wants

@@ -129,7 +129,7 @@ func (k *keeper) read(ctx context.Context, l *link, x *index, t *tracking) (*tra
 		return state, err
 	}
 	state, err := show(t)
-	if err != nil || counts(state) == t.counting {
+	if err != nil || fewMembers(state) == t.counting {
 		return t, err
 	}
 	next := k.newTracking(l, !t.counting) // what was read stays read
@@ -141,8 +141,8 @@ func (k *keeper) read(ctx context.Context, l *link, x *index, t *tracking) (*tra
 	return next, nil
 }
 
-// counts reports whether restarts have to be counted.
-func counts(state plan.State) bool {
+// fewMembers reports whether there are so few that their restarts are counted.
+func fewMembers(state plan.State) bool {
 	members := 0
 	for _, o := range state.Found {
 		members += view.CountMembers([]view.Resource{{Observed: o}})

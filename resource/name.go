@@ -10,7 +10,7 @@ import (
 const (
 	// Reserved is the folder below every root that holds muster's own znodes. No resource may have this name.
 	Reserved = ".muster"
-	// MaxName is the maximum length of a name, in bytes.
+	// MaxName is the maximum length of a name: in bytes, which are as many as its characters.
 	MaxName = 128
 	// DefaultRoot is the root of resources that are declared without one.
 	DefaultRoot = "/muster"

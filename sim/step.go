@@ -37,7 +37,8 @@ func (v verb) isMove() bool {
 // endsFault: the verb is a move that ends a fault.
 func (v verb) endsFault() bool { return v == resume || v == up }
 
-// step is something that the scheduler can do now.
+// step is something that the scheduler can do now. All steps that are possible are listed, in a fixed order, and a
+// trace names one by its String; so what a fault does (how far a clock jumps) is one of few values, and stands in what.
 type step struct {
 	verb    verb
 	proc    *process

@@ -359,7 +359,7 @@ func (s *scope) forEach(a *hcl.Attribute, kind string) ([]instanceKey, bool) {
 		}
 		if !addressKey(k.AsString()) {
 			d := s.wrong(codeForEachKey, a, cty.NilVal,
-				"a key of for_each has 1 to 128 printable characters, none of them a space, \" or \\")
+				"a key of for_each has 1 to %d printable characters, none of them a space, \" or \\", resource.MaxName)
 			d.Note = "this has the key " + render(k)
 			ok = false
 			continue

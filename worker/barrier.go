@@ -20,11 +20,11 @@ import (
 //
 //	<dir>/st       n, mode      version 0 from the start; set once, by an abort
 //	<dir>/a/<id>                who arrived
-//	<dir>/c/c-<10> sequential   the order of arrivals; T is number n-1
+//	<dir>/c/c-<10> sequential   the order of arrivals; number n-1 is the token
 //
-// Arriving is one transaction: check st 0 · create a/<id> · create c/c-. Everybody watches T. The n-th arrival is T,
-// so no process has to release the others and could crash before it does. An abort creates T in the transaction that
-// sets st. Only one of release and abort can create T, so the outcome is the same for all.
+// Arriving is one transaction: check st 0 · create a/<id> · create c/c-. Everybody watches the token. The n-th arrival
+// is the token, so no process has to release the others and could crash before it does. An abort creates the token in
+// the transaction that sets st. Only one of release and abort can create it, so the outcome is the same for all.
 //
 // The first worker to arrive also makes the next round: otherwise all would try that at once when they are released. A
 // process that dies before its arrival has written nothing. If it dies after it, the arrival counts, and the next life
@@ -116,7 +116,7 @@ func (m *Member) barrier(ctx context.Context, b Barrier) error {
 	if limit <= 0 {
 		limit = time.Duration(m.Job.Timeouts.Barrier)
 	}
-	timer, cancel := context.WithTimeout(context.Background(), limit) // not a child of ctx, whose end aborts nothing
+	timer, cancel := context.WithTimeout(context.Background(), limit) // its end aborts the round; that of ctx does not
 	defer cancel()
 	number, err := 0, error(nil)
 	if b.Round != nil {
@@ -153,8 +153,8 @@ type round struct {
 	dir     string // see at
 	chosen  *int   // the attempt of this call; 0 until it has found one that was open
 
-	n       int             // how many must arrive: what st says
-	changed <-chan struct{} // st's watch
+	n         int // how many must arrive: what st says
+	stChanged <-chan struct{}
 }
 
 func (r *round) state() string   { return znode.RoundState(r.dir) }
@@ -166,7 +166,7 @@ func (r *round) pass(ctx, timer context.Context) error {
 	for {
 		open, err := r.read(ctx)
 		if errors.Is(err, ErrDamaged) && timer.Err() == nil {
-			if err := r.awaitPart(ctx, timer, err); err != nil {
+			if err := r.awaitRepair(ctx, timer, err); err != nil {
 				return err
 			}
 			continue
@@ -187,7 +187,7 @@ func (r *round) pass(ctx, timer context.Context) error {
 			return r.await(ctx, timer)
 		}
 		if errors.Is(err, ErrDamaged) && timer.Err() == nil {
-			if err := r.awaitPart(ctx, timer, err); err != nil {
+			if err := r.awaitRepair(ctx, timer, err); err != nil {
 				return err
 			}
 			continue
@@ -200,8 +200,8 @@ func (r *round) pass(ctx, timer context.Context) error {
 	}
 }
 
-// awaitPart waits until the part of the job that is missing may be there again, or until the round's time is up.
-func (r *round) awaitPart(ctx, timer context.Context, damaged error) error {
+// awaitRepair waits until the part of the job that is missing may be there again, or until the round's time is up.
+func (r *round) awaitRepair(ctx, timer context.Context, damaged error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(timer, cancel)()
@@ -240,7 +240,7 @@ func damaged(err error, folders ...string) error {
 	return err
 }
 
-// await waits for T and returns what it means. When the time is up it aborts the round.
+// await waits for the token and returns what it means. When the time is up it aborts the round.
 func (r *round) await(ctx, timer context.Context) error {
 	for {
 		stat, decided, changed, created, err := r.m.session.CreatedW(ctx, r.token())
@@ -251,8 +251,8 @@ func (r *round) await(ctx, timer context.Context) error {
 			if err := r.wait(ctx, timer, changed); err != nil {
 				return err
 			}
-			if closed(changed) && created() && !closed(r.changed) { // an abort sets st first, whose event would be here
-				return nil
+			if closed(changed) && created() && !closed(r.stChanged) {
+				return nil // released: an abort sets st in the same transaction, and that event would be here
 			}
 		}
 		if open, err := r.read(ctx); err != nil || !open {
@@ -265,7 +265,7 @@ func (r *round) wait(ctx, timer context.Context, token <-chan struct{}) error {
 	select {
 	case <-token:
 		return nil
-	case <-r.changed:
+	case <-r.stChanged:
 		return nil
 	case <-timer.Done():
 		return r.abort(ctx, fmt.Sprintf("worker %d waited %s", r.m.ID, r.limit))
@@ -285,10 +285,10 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-// An abort is one transaction: set st 0 · create the next number of c · create T. The first operation keeps everybody
-// from arriving. The second proves that nobody has arrived since a's children were listed, so the workers that are
-// named are exactly those that are missing; a live round has no numbers, and its list is that of one moment. The
-// third is refused if the round was released. Every worker whose time is up tries, and one succeeds; if a process
+// An abort is one transaction: set st 0 · create the next number of c · create the token. The first operation keeps
+// everybody from arriving. The second proves that nobody has arrived since a's children were listed, so the workers
+// that are named are exactly those that are missing; a live round has no numbers, and its list is that of one moment.
+// The third is refused if the round was released. Every worker whose time is up tries, and one succeeds; if a process
 // dies before, the others try.
 
 // abort returns nil when the round is decided, by whatever worker.
@@ -361,11 +361,11 @@ func (r *round) missing(ctx context.Context) ([]int, error) {
 }
 
 // In a live round an arrival is an ephemeral znode: it ends with the session that owns it, and counts for that session
-// only. There is no sequence. After its own arrival each worker counts a's children, and creates T if there are N. It
-// counts after its own create, so the last worker to arrive sees all of them, unless one has died, which will arrive
-// again. If a process dies before it creates T, its arrival ends too, and its next life counts again.
+// only. There is no sequence. After its own arrival each worker counts a's children, and creates the token if there are
+// N. It counts after its own create, so the last worker to arrive sees all of them, unless one has died, which will
+// arrive again. If a process dies before it creates the token, its arrival ends too, and its next life counts again.
 
-// arriveLive makes this session's arrival, and T if everybody is there now. It reports whether it made T.
+// arriveLive makes this session's arrival, and the token if all are there now. It reports whether it made the token.
 func (r *round) arriveLive(ctx context.Context) (last bool, err error) {
 	arrive := []zkconn.Op{zkconn.CheckOp(r.state(), 0), zkconn.CreateOp(r.arrival(), nil, zkconn.Ephemeral, r.m.acl)}
 	_, err = r.m.write(ctx, arrive...)
@@ -392,8 +392,8 @@ func (r *round) replaceArrival(ctx context.Context) error {
 	return err
 }
 
-// releaseLive creates T if n workers are alive here, and reports whether it did. If another worker decides the round
-// at the same moment, T tells the outcome.
+// releaseLive creates the token if n workers are alive here, and reports whether it did. If another worker decides the
+// round at the same moment, the token tells the outcome.
 func (r *round) releaseLive(ctx context.Context) (done bool, err error) {
 	stat, _, err := r.m.session.Exists(ctx, znode.Arrivals(r.dir))
 	if stat.NumChildren == 1 {

@@ -14,8 +14,8 @@ import (
 )
 
 // read reads st, and makes the round or the attempt if there is none. It reports whether that is open; if it is not,
-// the error is nil after a release, or AbortedError. What is open here may be released already: T tells. A call that
-// has not found an open attempt yet goes on to the latest.
+// the error is nil after a release, or AbortedError. What is open here may be released already: the token tells. A call
+// that has not found an open attempt yet goes on to the latest.
 func (r *round) read(ctx context.Context) (open bool, err error) {
 	for tries := 1; ; tries++ {
 		body, _, changed, err := r.m.session.GetW(ctx, r.state())
@@ -45,7 +45,7 @@ func (r *round) read(ctx context.Context) (open bool, err error) {
 		case st.Aborted != "":
 			return false, r.aborted(st)
 		default:
-			r.n, r.changed, *r.chosen = st.Workers, changed, r.attempt
+			r.n, r.stChanged, *r.chosen = st.Workers, changed, r.attempt
 			return true, nil
 		}
 	}
@@ -352,7 +352,7 @@ func (m *Member) clearRound(ctx context.Context, name string, k keptRound) error
 }
 
 // clearState deletes the st of a round of which the latest attempt was released, and the st of that attempt, which
-// would be undecided without its T.
+// would be undecided without its token.
 func (m *Member) clearState(ctx context.Context, round, latest string) error {
 	_, there, err := m.session.Exists(ctx, znode.RoundState(round))
 	if err != nil || !there {

@@ -32,8 +32,8 @@ func (r *Reader) FillRestarts(ctx context.Context, all []view.Resource) error {
 	return nil
 }
 
-// FillWorkers adds its workers and their restarts to a job. A group or a queue has none. What is counted as live, but
-// is no member, is subtracted.
+// FillWorkers adds its workers and their restarts to a job. A group or a queue has none. It also corrects the number of
+// those who are live, of every kind: who is no member does not count.
 func (r *Reader) FillWorkers(ctx context.Context, v *view.Resource) error {
 	o := &v.Observed
 	if o.Class() == resource.Unreadable || o.Foreign || job.Joined(o)+o.Live == 0 {

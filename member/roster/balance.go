@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// balance looks for the best holders of all duties. Duties and members are indices; members are in the order of seats.
+// balance looks for the best holders of all duties. Duties and members are indices. Members
+// are in the order of their seats, so of two the one with the smaller index is the more senior.
 type balance struct {
 	seats []int32 // of each member
 	may   []set   // of each duty: who may have it
