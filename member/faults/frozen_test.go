@@ -95,6 +95,7 @@ func TestSoakFrozenPastTheLimit(t *testing.T) {
 		}
 	}
 	rig.Until(t, 3*time.Minute, "holders of all", w.allHeld)
+	rig.Until(t, 3*time.Minute, "a run of each", w.allRan)
 	leave := time.Now()
 	finish(t, books)
 	checkFrozen(t, books, freezes, leave)
@@ -225,6 +226,21 @@ func past(t *testing.T, books *books, until time.Time) string {
 	for name, l := range books.all {
 		if l.cursor.Before(until) {
 			return fmt.Sprintf("%s is at %s", name, l.cursor)
+		}
+	}
+	return ""
+}
+
+// allRan says which duty has not been run yet.
+func (w *world) allRan() string {
+	lines, err := readRuns(w.dir)
+	if err != nil {
+		return err.Error()
+	}
+	byDuty, _ := runsOf(lines)
+	for _, d := range w.group.Duties {
+		if len(byDuty[d.Name]) == 0 {
+			return d.Name + " was never run"
 		}
 	}
 	return ""
