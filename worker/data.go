@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-
 	"muster/text"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -207,14 +205,18 @@ func (m *Member) Values(ctx context.Context, key string, ids []int) ([]Published
 			return nil, fmt.Errorf("worker %d: %w: the job has %d", id, ErrNoWorker, m.Job.Workers)
 		}
 	}
-	found, err := m.awaitValues(ctx, key, ids)
-	if err != nil && errors.Is(err, context.DeadlineExceeded) && m.ctx.Err() == nil {
-		if err = m.whoHasNot(ctx, key, ids, err); err == nil { // the last event had not come yet
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRead)
-			defer cancel()
-			found, err = m.awaitValues(ctx, key, ids)
+	found, late := m.awaitValues(ctx, key, ids)
+	err := m.ifLate(ctx, late, func(ctx context.Context) error {
+		missing, err := m.Unpublished(ctx, key, ids)
+		switch {
+		case err != nil:
+			return fmt.Errorf("it is not known who has published it: %w", late)
+		case len(missing) > 0:
+			return &UnpublishedError{key, missing}
 		}
-	}
+		found, err = m.awaitValues(ctx, key, ids) // the last event had not come yet
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", key, err)
 	}
@@ -240,75 +242,49 @@ func (m *Member) ids(n int) []int {
 
 // awaitValues first reads all values, and then waits for those that are missing.
 func (m *Member) awaitValues(ctx context.Context, key string, ids []int) ([]Published, error) {
-	found, err := zkstate.ForEach(ctx, ids, func(ctx context.Context, id int) (*Published, error) {
+	found, err := zkstate.ForEach(ctx, ids, func(ctx context.Context, id int) (Published, error) {
 		return m.value(ctx, key, id)
 	})
 	if err != nil {
 		return nil, err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	for i, id := range ids {
-		if found[i] != nil {
-			continue
+	return zkstate.ForEach(ctx, found, func(ctx context.Context, p Published) (Published, error) {
+		if p.Life > 0 {
+			return p, nil
 		}
-		group.Go(func() (err error) {
-			found[i], err = m.awaitValue(ctx, key, id)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	all := make([]Published, len(found))
-	for i, p := range found {
-		all[i] = *p
-	}
-	return all, nil
+		return m.awaitValue(ctx, key, p.ID)
+	})
 }
 
-// value is nil if the worker has not published the key.
-func (m *Member) value(ctx context.Context, key string, id int) (*Published, error) {
+// value is of no life if the worker has not published the key.
+func (m *Member) value(ctx context.Context, key string, id int) (Published, error) {
 	path := znode.Data(m.Job.Root, m.Generation, id, key)
 	body, _, there, err := zkconn.IfThere(m.session.Get(ctx, path))
 	if err != nil || !there {
-		return nil, err
+		return Published{ID: id}, err
 	}
 	v, err := znode.DecodeValue(body)
 	if err != nil {
-		return nil, fmt.Errorf("worker %d: %w", id, err)
+		return Published{}, fmt.Errorf("worker %d: %w", id, err)
 	}
-	return &Published{id, v.Life, v.Data}, nil
+	return Published{id, v.Life, v.Data}, nil
 }
 
 // awaitValue watches the one znode that the value will be in.
-func (m *Member) awaitValue(ctx context.Context, key string, id int) (*Published, error) {
+func (m *Member) awaitValue(ctx context.Context, key string, id int) (Published, error) {
 	for {
 		_, _, changed, err := m.session.ExistsW(ctx, znode.Data(m.Job.Root, m.Generation, id, key))
 		if err != nil {
-			return nil, err
+			return Published{}, err
 		}
 		p, err := m.value(ctx, key, id)
-		if p != nil || err != nil {
+		if p.Life > 0 || err != nil {
 			return p, err
 		}
 		if err := m.await(ctx, changed); err != nil {
-			return nil, err
+			return Published{}, err
 		}
 	}
-}
-
-// whoHasNot says who has not published the key; nil: all have. late is why nobody waits any more.
-func (m *Member) whoHasNot(ctx context.Context, key string, ids []int, late error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRead)
-	defer cancel()
-	missing, err := m.Unpublished(ctx, key, ids)
-	switch {
-	case err != nil:
-		return fmt.Errorf("it is not known who has published it: %w", late)
-	case len(missing) == 0:
-		return nil
-	}
-	return &UnpublishedError{key, missing}
 }
 
 // Unpublished returns those of the workers with these ids that have not published the key; nil stands for all N. It

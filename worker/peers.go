@@ -208,19 +208,26 @@ func (e *AbsentError) Unwrap() error { return context.DeadlineExceeded }
 // context.DeadlineExceeded.
 func (m *Member) WaitAll(ctx context.Context) error {
 	err := m.waitAll(ctx)
-	if err == nil || !errors.Is(err, context.DeadlineExceeded) || m.ctx.Err() != nil {
+	return m.ifLate(ctx, err, func(ctx context.Context) error {
+		absent, e := m.Absent(ctx)
+		switch {
+		case e != nil:
+			return fmt.Errorf("it is not known whether all %d workers have joined: %w", m.Job.Workers, err)
+		case absent.Joined == m.Job.Workers: // the event had not come yet
+			return nil
+		}
+		return absent
+	})
+}
+
+// ifLate is err. If that says that the time of a wait is over, it is what look says, which has time for a last read.
+func (m *Member) ifLate(ctx context.Context, err error, look func(context.Context) error) error {
+	if !errors.Is(err, context.DeadlineExceeded) || m.ctx.Err() != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRead)
 	defer cancel()
-	absent, e := m.Absent(ctx)
-	switch {
-	case e != nil:
-		return fmt.Errorf("it is not known whether all %d workers have joined: %w", m.Job.Workers, err)
-	case absent.Joined == m.Job.Workers: // the event had not come yet
-		return nil
-	}
-	return absent
+	return look(ctx)
 }
 
 func (m *Member) waitAll(ctx context.Context) error {
