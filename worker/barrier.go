@@ -200,6 +200,23 @@ func (r *round) pass(ctx, timer context.Context) error {
 	}
 }
 
+// mayRetry is nil if a caller whose transaction failed with err should read and decide again: after a refusal that is
+// one of expected, and after a lost reply, as soon as its outcome can be read.
+func (m *Member) mayRetry(ctx context.Context, err error, expected ...error) error {
+	switch {
+	case errors.Is(err, ErrFenced):
+		return err
+	case errors.Is(err, zkconn.ErrUnknown):
+		return m.session.Settled(ctx)
+	}
+	for _, e := range expected {
+		if errors.Is(err, e) {
+			return nil
+		}
+	}
+	return err
+}
+
 // awaitRepair waits until the part of the job that is missing may be there again, or until the round's time is up.
 func (r *round) awaitRepair(ctx, timer context.Context, damaged error) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -316,37 +316,34 @@ func (m *Member) Rounds(ctx context.Context) ([]view.Barrier, error) {
 // writeRoll writes the roll if all have joined and nobody has written it. It is content if another worker does
 // meanwhile.
 func (m *Member) writeRoll(ctx context.Context) error {
-	for {
-		written, err := m.rollWritten(ctx)
-		if err != nil || written {
+	return m.untilWritten(ctx, func() error {
+		stat, exists, err := m.session.Exists(ctx, m.Job.Path())
+		switch {
+		case err != nil || stat.Version > 0:
 			return err
+		case !exists:
+			return m.generationEnded()
 		}
 		body, err := m.makeRoll(ctx)
-		if errors.Is(err, ErrNoWorker) {
+		switch {
+		case errors.Is(err, ErrNoWorker):
 			return nil // not all have joined: the last to do so writes it
-		}
-		if errors.Is(err, znode.ErrRollTooLarge) {
+		case errors.Is(err, znode.ErrRollTooLarge):
 			return m.recordNoRoll(ctx)
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
-		_, err = m.write(ctx, zkconn.SetOp(m.Job.Path(), body, 0))
-		if err == nil {
-			return nil
-		}
-		if err = m.mayRetry(ctx, err, zkconn.ErrBadVersion); err != nil {
-			return fmt.Errorf("the roll: %w", err)
-		}
-	}
+		return m.writeAt(ctx, zkconn.SetOp(m.Job.Path(), body, 0))
+	})
 }
 
-func (m *Member) rollWritten(ctx context.Context) (bool, error) {
-	stat, exists, err := m.session.Exists(ctx, m.Job.Path())
-	if err == nil && !exists {
-		err = m.generationEnded()
+// writeAt is write of what has a version of its own: errAgain if that has changed.
+func (m *Member) writeAt(ctx context.Context, ops ...zkconn.Op) error {
+	_, err := m.write(ctx, ops...)
+	if errors.Is(err, zkconn.ErrBadVersion) {
+		return fmt.Errorf("%w: %w", errAgain, err)
 	}
-	return stat.Version > 0, err
+	return err
 }
 
 // makeRoll is ErrNoWorker while somebody is missing.
@@ -370,43 +367,18 @@ func (m *Member) makeRoll(ctx context.Context) ([]byte, error) {
 
 // recordNoRoll notes in the Record that the roll of this generation is too large for one znode.
 func (m *Member) recordNoRoll(ctx context.Context) error {
-	for {
-		rec, stat, err := zkstate.ReadRecord(ctx, m.session, job.Kind(), m.Job.Path())
-		if err != nil || rec.Generation != m.Generation || job.NoRoll(&rec) == m.Generation {
-			return err
-		}
-		if err := job.SetNoRoll(&rec, m.Generation); err != nil {
-			return err
-		}
-		ops, err := zkstate.SetRecordOps(rec, stat.Version)
-		if err != nil {
-			return err
-		}
-		_, err = m.write(ctx, ops...)
-		if err == nil {
-			return nil
-		}
-		if err = m.mayRetry(ctx, err, zkconn.ErrBadVersion); err != nil {
-			return fmt.Errorf("the record: %w", err)
-		}
-	}
-}
-
-// mayRetry is nil if a caller whose transaction failed with err should read and decide again: after a refusal that is
-// one of expected, and after a lost reply, as soon as its outcome can be read.
-func (m *Member) mayRetry(ctx context.Context, err error, expected ...error) error {
-	switch {
-	case errors.Is(err, ErrFenced):
+	rec, stat, err := zkstate.ReadRecord(ctx, m.session, job.Kind(), m.Job.Path())
+	if err != nil || rec.Generation != m.Generation || job.NoRoll(&rec) == m.Generation {
 		return err
-	case errors.Is(err, zkconn.ErrUnknown):
-		return m.session.Settled(ctx)
 	}
-	for _, e := range expected {
-		if errors.Is(err, e) {
-			return nil
-		}
+	if err := job.SetNoRoll(&rec, m.Generation); err != nil {
+		return err
 	}
-	return err
+	ops, err := zkstate.SetRecordOps(rec, stat.Version)
+	if err != nil {
+		return err
+	}
+	return m.writeAt(ctx, ops...)
 }
 
 // awaitRoll waits before a member leaves until it has tried to write the roll, if that is up to it, but for at most
