@@ -18,6 +18,7 @@ import (
 	"math/rand/v2"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -36,9 +37,7 @@ type Member struct {
 
 	session     *zkconn.Session
 	acl         []zkconn.ACL
-	infoMu      sync.Mutex
-	info        znode.Worker // where its peers reach it, with its ID; see advertisedInfo
-	infoChanged bool         // since it joined
+	info        atomic.Pointer[advertised]
 	claim       znode.Claim  // as this process last wrote it
 	version     int32        // of the claim: the fencing token
 	noID        bool         // the live znode was made before the id was known
@@ -64,9 +63,11 @@ type Member struct {
 func newMember(j *join, id int, claim znode.Claim, version int32) *Member {
 	m := &Member{
 		ID: id, Identity: j.c.Identity, Generation: j.rec.Generation, Job: j.job,
-		acl: j.acl, info: j.c.Info, claim: claim, version: version, noID: claim.Lives == 1,
+		acl: j.acl, claim: claim, version: version, noID: claim.Lives == 1,
 	}
-	m.info.ID = id
+	info := j.c.Info
+	info.ID = id
+	m.info.Store(&advertised{info, false})
 	return m.bindTo(j.s)
 }
 
@@ -204,8 +205,7 @@ func (m *Member) writeID() {
 		return
 	}
 	defer m.publishing.Release(1)
-	info, _ := m.advertisedInfo()
-	body, err := znode.EncodeWorker(info)
+	body, err := znode.EncodeWorker(m.info.Load().worker)
 	for err == nil || errors.Is(err, zkconn.ErrUnknown) {
 		if _, err = m.write(m.watchCtx, zkconn.SetOp(m.live(), body, anyVersion)); err == nil {
 			return
@@ -248,8 +248,7 @@ func (m *Member) checkLive(stat zkconn.Stat, exists bool) error {
 	if exists {
 		return m.checkOwner(stat)
 	}
-	info, _ := m.advertisedInfo()
-	body, err := znode.EncodeWorker(info)
+	body, err := znode.EncodeWorker(m.info.Load().worker)
 	if err != nil {
 		return err
 	}
@@ -407,19 +406,14 @@ func missingPart(refused *zkconn.Error) string {
 // of the identity joins with its own. A session that is lost takes the live znode along: the rejoin writes both again.
 // The roll, if it has been written, keeps the address that it has.
 
-// Address is where peers reach this worker, as it was advertised last.
-func (m *Member) Address() string {
-	m.infoMu.Lock()
-	defer m.infoMu.Unlock()
-	return m.info.Address()
+// advertised is what the worker's znodes say.
+type advertised struct {
+	worker  znode.Worker // where its peers reach it, with its ID
+	changed bool         // since it joined
 }
 
-// advertisedInfo is what the worker's znodes say, and whether that has changed since the join.
-func (m *Member) advertisedInfo() (info znode.Worker, changed bool) {
-	m.infoMu.Lock()
-	defer m.infoMu.Unlock()
-	return m.info, m.infoChanged
-}
+// Address is where peers reach this worker, as it was advertised last.
+func (m *Member) Address() string { return m.info.Load().worker.Address() }
 
 // Advertise tells peers another address of this worker: a host name or IP, and a port. It may be repeated. While a part
 // of the job is missing that somebody deleted it waits. After zkconn.ErrUnknown it is not known which of the two
@@ -429,28 +423,22 @@ func (m *Member) Advertise(ctx context.Context, host string, port int) error {
 		return err
 	}
 	defer m.publishing.Release(1)
-	before, changed := m.advertisedInfo()
-	next := before
+	before := m.info.Load()
+	next := before.worker
 	next.IP, next.Port = host, port
 	body, err := znode.EncodeWorker(next)
 	if err != nil {
 		return err
 	}
-	m.setInfo(next, true) // first: a live znode that is made again meanwhile has the new address
+	m.info.Store(&advertised{next, true}) // first: a live znode that is made again meanwhile has the new address
 	err = m.untilWritten(ctx, func() error { return m.writeAddress(ctx, body) })
 	if err != nil && !errors.Is(err, zkconn.ErrUnknown) && !errors.Is(err, ErrSessionLost) {
-		m.setInfo(before, changed)
+		m.info.Store(before)
 	}
 	if err != nil {
 		return fmt.Errorf("advertise %s: %w", next.Address(), err)
 	}
 	return nil
-}
-
-func (m *Member) setInfo(info znode.Worker, changed bool) {
-	m.infoMu.Lock()
-	defer m.infoMu.Unlock()
-	m.info, m.infoChanged = info, changed
 }
 
 // writeAddress is errAgain if the live znode came or went meanwhile.

@@ -87,14 +87,10 @@ func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, er
 	if rejoined && live.EphemeralOwner == s.ID() {
 		return m.inSession(s, claim, stat.Version), nil
 	}
-	var remove []zkconn.Op
-	if exists {
-		if !slices.Contains(m.sessionIDs, live.EphemeralOwner) { // somebody took over since the claim was read
-			return nil, fmt.Errorf("%w: %w", errAgain, ErrHeld)
-		}
-		remove = append(remove, zkconn.DeleteOp(m.live(), anyVersion))
+	if exists && !slices.Contains(m.sessionIDs, live.EphemeralOwner) { // somebody took over since the claim was read
+		return nil, fmt.Errorf("%w: %w", errAgain, ErrHeld)
 	}
-	return m.moveTo(ctx, s, stat.Version, remove)
+	return m.moveTo(ctx, s, stat.Version, exists)
 }
 
 // allCompleted reports whether the generation, of which the claims are gone, has ended because all had completed.
@@ -113,23 +109,24 @@ func (m *Member) allCompleted(ctx context.Context, s *zkconn.Session) (bool, err
 	return err == nil && last != nil && last.Generation == m.Generation, nil
 }
 
-// moveTo is the transaction that rejoins. The claim is ours at this version. remove deletes the old live znode if
-// there is one.
-func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, remove []zkconn.Op) (*Member, error) {
+// moveTo is the transaction that rejoins. The claim is ours at this version. old: the old live znode is still there.
+func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, old bool) (*Member, error) {
 	claim := m.claim
 	claim.Nonce = m.rejoinNonce
-	info, changed := m.advertisedInfo()
-	claimBody, body, err := encode(claim, info)
+	info := m.info.Load()
+	claimBody, body, err := encode(claim, info.worker)
 	if err != nil {
 		return nil, err
 	}
-	ops := []zkconn.Op{zkconn.CreateOp(m.live(), body, zkconn.Ephemeral, m.acl)}
-	if changed { // an Advertise whose outcome is unknown may not have been committed
+	ops := []zkconn.Op{zkconn.CheckOp(m.gate(), -1), zkconn.SetOp(m.by(), claimBody, version)}
+	if old {
+		ops = append(ops, zkconn.DeleteOp(m.live(), anyVersion))
+	}
+	ops = append(ops, zkconn.CreateOp(m.live(), body, zkconn.Ephemeral, m.acl))
+	if info.changed { // an Advertise whose outcome is unknown may not have been committed
 		ops = append(ops, zkconn.SetOp(znode.ID(m.Job.Root, m.Generation, m.ID), body, anyVersion))
 	}
-	results, err := s.Multi(ctx, slices.Concat(
-		[]zkconn.Op{zkconn.CheckOp(m.gate(), -1), zkconn.SetOp(m.by(), claimBody, version)}, remove, ops,
-	)...)
+	results, err := s.Multi(ctx, ops...)
 	var refused *zkconn.Error
 	switch {
 	case err == nil:
@@ -150,10 +147,9 @@ func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, r
 
 // inSession is the same member in another session.
 func (m *Member) inSession(s *zkconn.Session, claim znode.Claim, version int32) *Member {
-	info, changed := m.advertisedInfo()
 	next := &Member{
-		ID: m.ID, Identity: m.Identity, Generation: m.Generation, Job: m.Job,
-		acl: m.acl, info: info, infoChanged: changed, claim: claim, version: version,
+		ID: m.ID, Identity: m.Identity, Generation: m.Generation, Job: m.Job, acl: m.acl, claim: claim, version: version,
 	}
+	next.info.Store(m.info.Load())
 	return next.bindTo(s)
 }
