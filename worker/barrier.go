@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"time"
 
 	"muster/resource"
@@ -362,19 +361,8 @@ func (r *round) missing(ctx context.Context) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	there := make([]bool, r.n)
-	for _, name := range names {
-		if id, err := strconv.Atoi(name); err == nil && id >= 0 && id < r.n {
-			there[id] = true
-		}
-	}
-	var ids []int
-	for id, is := range there {
-		if !is {
-			ids = append(ids, id)
-		}
-	}
-	return ids, nil
+	_, missing := znode.Arrived(names, r.n)
+	return missing, nil
 }
 
 // In a live round an arrival is an ephemeral znode: it ends with the session that owns it, and counts for that session

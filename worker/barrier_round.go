@@ -141,49 +141,36 @@ func (m *Member) NextRound(ctx context.Context, name string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, k := range slices.Backward(kept) {
-		dir := znode.Attempt(m.Job.Root, m.Generation, name, k.number, k.attempts)
+	for _, number := range slices.Backward(slices.Sorted(maps.Keys(kept))) {
+		dir := znode.Attempt(m.Job.Root, m.Generation, name, number, kept[number])
 		now, err := m.decided(ctx, dir)
 		if err != nil {
 			return 0, err
 		}
 		switch {
 		case now.released: // with this worker, as every release, though its live arrival may be gone
-			return k.number + 1, nil
-		case k.attempts > 1 || now.aborted && now.retry:
-			return k.number, nil
+			return number + 1, nil
+		case kept[number] > 1 || now.aborted && now.retry:
+			return number, nil
 		}
 		_, arrived, err := m.session.Exists(ctx, znode.Arrival(dir, m.ID))
 		switch {
 		case err != nil:
 			return 0, err
 		case arrived && now.aborted:
-			return k.number + 1, nil
+			return number + 1, nil
 		case arrived:
-			return k.number, nil
+			return number, nil
 		}
 	}
 	floor, _, err := m.floor(ctx, name)
 	return floor, err
 }
 
-// keptRound is a round that exists, with the number of its latest attempt.
-type keptRound struct{ number, attempts int }
-
-// keptRounds lists the rounds that exist, ascending.
-func (m *Member) keptRounds(ctx context.Context, name string) ([]keptRound, error) {
+// keptRounds maps each round that exists to its latest attempt.
+func (m *Member) keptRounds(ctx context.Context, name string) (map[int]int, error) {
 	names, _, _, err := zkconn.IfThere(m.session.Children(ctx, znode.BarrierFloor(m.Job.Root, m.Generation, name)))
-	latest := map[int]int{}
-	for _, s := range names {
-		if number, attempt, err := znode.ParseAttempt(s); err == nil {
-			latest[number] = max(latest[number], attempt)
-		}
-	}
-	var kept []keptRound
-	for _, number := range slices.Sorted(maps.Keys(latest)) {
-		kept = append(kept, keptRound{number, latest[number]})
-	}
-	return kept, err
+	return znode.LatestAttempts(names), err
 }
 
 // outcome is what became of an attempt. Neither released nor aborted is undecided.
@@ -249,13 +236,7 @@ func (r *round) moveOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next := r.attempt + 1
-	for _, k := range kept {
-		if k.number == r.number {
-			next = max(next, k.attempts)
-		}
-	}
-	r.at(next)
+	r.at(max(r.attempt+1, kept[r.number]))
 	return nil
 }
 
@@ -309,11 +290,11 @@ func (r *round) clearOlder(ctx context.Context) {
 		return
 	}
 	kept, err := r.m.keptRounds(ctx, r.name)
-	for _, k := range kept {
-		if err != nil || k.number >= floor {
+	for _, number := range slices.Sorted(maps.Keys(kept)) {
+		if err != nil || number >= floor {
 			return
 		}
-		err = r.m.clearRound(ctx, r.name, k)
+		err = r.m.clearRound(ctx, r.name, number, kept[number])
 	}
 }
 
@@ -330,9 +311,9 @@ func (m *Member) raiseFloor(ctx context.Context, name string, to int) error {
 
 // clearRound deletes a released round, and all of an aborted one but the st of each attempt. It deletes an undecided
 // round or attempt if nobody has arrived: everybody has skipped it.
-func (m *Member) clearRound(ctx context.Context, name string, k keptRound) error {
-	folder := func(attempt int) string { return znode.Attempt(m.Job.Root, m.Generation, name, k.number, attempt) }
-	latest := folder(k.attempts)
+func (m *Member) clearRound(ctx context.Context, name string, number, attempts int) error {
+	folder := func(attempt int) string { return znode.Attempt(m.Job.Root, m.Generation, name, number, attempt) }
+	latest := folder(attempts)
 	now, err := m.decided(ctx, latest)
 	switch {
 	case err != nil:
@@ -342,7 +323,7 @@ func (m *Member) clearRound(ctx context.Context, name string, k keptRound) error
 	case !now.aborted:
 		return m.clearUntouched(ctx, latest)
 	}
-	for attempt := 2; attempt <= k.attempts && err == nil; attempt++ {
+	for attempt := 2; attempt <= attempts && err == nil; attempt++ {
 		err = m.clearAttempt(ctx, folder(attempt), now.released)
 	}
 	if err != nil {

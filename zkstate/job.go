@@ -8,7 +8,6 @@ import (
 	"math"
 	"path"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -409,14 +408,8 @@ func (r *Reader) roundsOf(ctx context.Context, root, g, name string) ([]view.Bar
 	if err != nil {
 		return nil, err
 	}
-	latest := map[int]int{} // attempt by round
-	for _, folder := range kept {
-		if round, attempt, err := znode.ParseAttempt(folder); err == nil {
-			latest[round] = max(latest[round], attempt)
-		}
-	}
 	var rounds []view.Barrier
-	for round, attempt := range latest {
+	for round, attempt := range znode.LatestAttempts(kept) {
 		one := view.Barrier{Name: name, Start: name == znode.StartBarrier, Round: round, Attempt: attempt}
 		under, err := r.readRound(ctx, znode.Attempt(root, g, name, round, attempt), &one)
 		if err != nil {
@@ -449,20 +442,7 @@ func (r *Reader) readRound(ctx context.Context, dir string, one *view.Barrier) (
 		return false, err
 	}
 	one.Mode, one.Workers = string(st.Mode), st.Workers
-	there := make([]bool, st.Workers)
-	for _, name := range names {
-		if id, err := strconv.Atoi(name); err == nil && id >= 0 && id < len(there) {
-			there[id] = true
-		}
-	}
-	one.Arrived, one.Missing = []int{}, []int{}
-	for id, is := range there {
-		if is {
-			one.Arrived = append(one.Arrived, id)
-		} else {
-			one.Missing = append(one.Missing, id)
-		}
-	}
+	one.Arrived, one.Missing = znode.Arrived(names, st.Workers)
 	if len(one.Arrived) == 0 {
 		return false, nil // what is there are no arrivals
 	}

@@ -143,3 +143,33 @@ func ParseAttempt(name string) (round, attempt int, err error) {
 	}
 	return round, attempt, err
 }
+
+// LatestAttempts maps each round to its latest attempt, by the names of the folders in that of a barrier.
+func LatestAttempts(names []string) map[int]int {
+	latest := map[int]int{}
+	for _, name := range names {
+		if round, attempt, err := ParseAttempt(name); err == nil {
+			latest[round] = max(latest[round], attempt)
+		}
+	}
+	return latest
+}
+
+// Arrived says which of n ids have arrived and which have not, by the names in the folder of the arrivals.
+func Arrived(names []string, n int) (arrived, missing []int) {
+	there := make([]bool, n)
+	for _, name := range names {
+		if id, err := strconv.Atoi(name); err == nil && id >= 0 && id < n {
+			there[id] = true
+		}
+	}
+	arrived, missing = []int{}, []int{}
+	for id, is := range there {
+		if is {
+			arrived = append(arrived, id)
+		} else {
+			missing = append(missing, id)
+		}
+	}
+	return arrived, missing
+}
