@@ -68,8 +68,8 @@ func EncodeWorker(w Worker) ([]byte, error) {
 	if w.Port != 0 {
 		data = appendNumber(data, 3, w.Port)
 	}
-	for i, text := range []string{w.Node.IP, w.Node.Rack, w.Node.Datacenter} {
-		node = appendText(node, protowire.Number(i+1), text)
+	for i, s := range []string{w.Node.IP, w.Node.Rack, w.Node.Datacenter} {
+		node = appendText(node, protowire.Number(i+1), s)
 	}
 	data = appendBytes(data, 4, node)
 	for _, name := range slices.Sorted(maps.Keys(w.Ports)) {
@@ -90,11 +90,11 @@ func appendBytes(data []byte, field protowire.Number, value []byte) []byte {
 }
 
 // appendText leaves out an empty text, as protobuf does.
-func appendText(data []byte, field protowire.Number, text string) []byte {
-	if text == "" {
+func appendText(data []byte, field protowire.Number, s string) []byte {
+	if s == "" {
 		return data
 	}
-	return appendBytes(data, field, []byte(text))
+	return appendBytes(data, field, []byte(s))
 }
 
 // DecodeWorker decodes and checks a WorkerInfo. A negative id, which a classic worker can have, is NoID.
@@ -103,20 +103,17 @@ func DecodeWorker(data []byte) (Worker, error) {
 		return Worker{}, fmt.Errorf("worker: %d bytes are more than the %d allowed", len(data), maxWorker)
 	}
 	w := Worker{ID: NoID}
-	ok := readFields(data, func(field protowire.Number, n int) {
-		switch field {
-		case 1:
+	ok := readFields(data, func(tag uint64, n int, value []byte) bool {
+		switch tag {
+		case 1<<3 | varint:
 			w.ID = max(n, NoID)
-		case 3:
-			w.Port = n
-		}
-	}, func(field protowire.Number, value []byte) bool {
-		switch field {
-		case 2:
+		case 2<<3 | text:
 			w.IP = string(value)
-		case 4:
+		case 3<<3 | varint:
+			w.Port = n
+		case 4<<3 | text:
 			return w.Node.read(value)
-		case 6:
+		case 6<<3 | text:
 			return w.readPort(value)
 		}
 		return true
@@ -131,13 +128,13 @@ func DecodeWorker(data []byte) (Worker, error) {
 }
 
 func (n *Node) read(message []byte) bool {
-	return readFields(message, func(protowire.Number, int) {}, func(field protowire.Number, value []byte) bool {
-		switch field {
-		case 1:
+	return readFields(message, func(tag uint64, _ int, value []byte) bool {
+		switch tag {
+		case 1<<3 | text:
 			n.IP = string(value)
-		case 2:
+		case 2<<3 | text:
 			n.Rack = string(value)
-		case 3:
+		case 3<<3 | text:
 			n.Datacenter = string(value)
 		}
 		return true
@@ -147,13 +144,12 @@ func (n *Node) read(message []byte) bool {
 // readPort reads an entry of the map of ports, which is a message too.
 func (w *Worker) readPort(entry []byte) bool {
 	name, port := "", 0
-	ok := readFields(entry, func(field protowire.Number, n int) {
-		if field == 2 {
-			port = n
-		}
-	}, func(field protowire.Number, value []byte) bool {
-		if field == 1 {
+	ok := readFields(entry, func(tag uint64, n int, value []byte) bool {
+		switch tag {
+		case 1<<3 | text:
 			name = string(value)
+		case 2<<3 | varint:
+			port = n
 		}
 		return true
 	})
@@ -164,9 +160,11 @@ func (w *Worker) readPort(entry []byte) bool {
 	return ok
 }
 
-// readFields calls number and text with the fields of a message that are of these types, and skips those of others. It
-// is false if the message cannot be read, or one in it.
-func readFields(message []byte, number func(protowire.Number, int), text func(protowire.Number, []byte) bool) bool {
+// The types of the fields. A tag is a field's number, shifted by 3, and its type: one of another type is skipped.
+const varint, text = uint64(protowire.VarintType), uint64(protowire.BytesType)
+
+// readFields calls read with the fields of a message. It is false if the message cannot be read, or one in it.
+func readFields(message []byte, read func(tag uint64, n int, value []byte) bool) bool {
 	for len(message) > 0 {
 		field, kind, size := protowire.ConsumeTag(message)
 		if size < 0 {
@@ -178,16 +176,12 @@ func readFields(message []byte, number func(protowire.Number, int), text func(pr
 		switch kind {
 		case protowire.VarintType:
 			n, size = protowire.ConsumeVarint(message)
-			number(field, int(int32(n)))
 		case protowire.BytesType:
 			value, size = protowire.ConsumeBytes(message)
-			if size >= 0 && !text(field, value) {
-				return false
-			}
 		default:
 			size = protowire.ConsumeFieldValue(field, kind, message)
 		}
-		if size < 0 {
+		if size < 0 || !read(protowire.EncodeTag(field, kind), int(int32(n)), value) {
 			return false
 		}
 		message = message[size:]
