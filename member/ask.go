@@ -221,7 +221,7 @@ func (q *request) checkRun(ctx context.Context, rec *resource.Record) error {
 	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
 		return err
 	}
-	if memory, _ := znode.DecodeOrZero[znode.AssignerMemory](body); slices.Contains(memory.Purge, q.duty) {
+	if memory, _ := znode.Decode[znode.AssignerMemory](body); slices.Contains(memory.Purge, q.duty) {
 		select {
 		case <-changed:
 			return errAgain
@@ -264,10 +264,7 @@ func (q *request) ops(ctx context.Context, rec *resource.Record, record int32) (
 	if err != nil {
 		return nil, err
 	}
-	log, err := znode.DecodeOrZero[znode.AskLog](body)
-	if err != nil {
-		log = znode.AskLog{} // written by hand
-	}
+	log, _ := znode.Decode[znode.AskLog](body) // none yet, or written by hand: nobody knows of any
 	if body, err = znode.Encode(log.With(q.id)); err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func (m *Member) place(ctx context.Context, assign int) (at place, err error) {
 	if err != nil {
 		return at, err
 	}
-	memory, _ := znode.DecodeOrZero[znode.AssignerMemory](body) // of what cannot be decoded nobody knows anything
+	memory, _ := znode.Decode[znode.AssignerMemory](body) // of what cannot be decoded nobody knows anything
 	queue := seat.InOrder(names)
 	slices.SortStableFunc(queue, func(a, b string) int {
 		return cmp.Compare(rank(!slices.Contains(memory.Passed, a)), rank(!slices.Contains(memory.Passed, b)))

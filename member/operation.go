@@ -139,15 +139,15 @@ func (h *Hold) cleanOperations(ctx context.Context, but string) (open int, err e
 
 // readOpening reads the opening of an operation; nil if it is not open.
 func (h *Hold) readOpening(ctx context.Context, name string) (*znode.Opening, error) {
-	body, _, there, err := zkconn.IfThere(h.m.session.Get(ctx, h.operationAt(name)))
-	if err != nil || !there {
+	body, _, _, err := zkconn.IfThere(h.m.session.Get(ctx, h.operationAt(name)))
+	if err != nil || len(body) == 0 {
 		return nil, err
 	}
-	opening, err := znode.DecodeAny[znode.Opening](body)
+	opening, err := znode.Decode[znode.Opening](body)
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be read; abort it: %w", err)
 	}
-	return opening, nil
+	return &opening, nil
 }
 
 // begin writes the opening.
@@ -514,7 +514,7 @@ func readOperation(ctx context.Context, s *zkconn.Session, root, g, duty, name s
 		return nil, err
 	}
 	info := OperationInfo{Name: name, Opened: stat.Ctime}
-	opening, err := znode.DecodeAny[znode.Opening](body)
+	opening, err := znode.Decode[znode.Opening](body)
 	if err != nil {
 		info.Problem = err.Error()
 		return []OperationInfo{info}, nil

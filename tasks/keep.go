@@ -309,8 +309,8 @@ func (k *keeper) writeHealth(ctx context.Context) error {
 	slices.Sort(k.health.Lost)
 	slices.Sort(k.health.Failed)
 	told := znode.Health{Seat: k.health.Seat} // by who has told nothing yet
-	if was, err := znode.DecodeAny[znode.Health](body); err == nil && was != nil && was.Seat == told.Seat {
-		told = *was
+	if was, err := znode.Decode[znode.Health](body); err == nil && was.Seat == told.Seat {
+		told = was
 	}
 	if reflect.DeepEqual(told, k.health) {
 		return nil

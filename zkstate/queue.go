@@ -95,15 +95,15 @@ func (r *Reader) queueHealth(ctx context.Context, root, g string) (*znode.Health
 	if err != nil || !there {
 		return nil, err
 	}
-	h, bad := znode.DecodeAny[znode.Health](body)
-	if h == nil || bad != nil {
+	h, bad := znode.Decode[znode.Health](body)
+	if bad != nil {
 		return nil, nil
 	}
 	there, err = r.exists(znode.SeatAt(root, g, h.Seat))(ctx)
 	if err != nil || !there {
 		return nil, err
 	}
-	return h, nil
+	return &h, nil
 }
 
 // guardBatches returns the operations with which a delete or a replace is refused if there are unfinished batches, also

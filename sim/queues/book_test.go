@@ -149,8 +149,8 @@ func (b *book) noteSeat(t *zkmodel.Txn, op zkmodel.Op, g string) error {
 
 // noteHealth demands that who writes what is amiss still looks after the queue.
 func (b *book) noteHealth(g string, op zkmodel.Op) error {
-	h, err := znode.DecodeAny[znode.Health](op.Data)
-	if err != nil || h == nil {
+	h, err := znode.DecodeOrZero[znode.Health](op.Data)
+	if err != nil || h.Seat == "" {
 		return err
 	}
 	if _, _, stands := b.k.w.Server().Get(znode.SeatAt(root, g, h.Seat)); !stands {

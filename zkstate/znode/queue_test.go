@@ -84,11 +84,11 @@ func TestQueueProcessBodies(t *testing.T) {
 		Seat: "s-0000000003", Completed: 2, Lost: []string{"a", "b"}, MoreLost: 7, Failed: []string{"c"}, Redis: "NOAUTH",
 	}
 	body, err := Encode(h)
-	back, bad := DecodeAny[Health](body)
-	if d := cmp.Diff(&h, back); err != nil || bad != nil || d != "" {
+	back, bad := Decode[Health](body)
+	if d := cmp.Diff(h, back); err != nil || bad != nil || d != "" {
 		t.Errorf("health: %v, %v:\n%s", err, bad, d)
 	}
-	if none, err := DecodeAny[Health](nil); none != nil || err != nil {
+	if none, err := DecodeOrZero[Health](nil); none.Seat != "" || err != nil {
 		t.Errorf("nobody has looked: %+v, %v", none, err)
 	}
 }

@@ -273,18 +273,6 @@ func DecodeOrZero[T any, P body[T]](data []byte) (T, error) {
 	return Decode[T, P](data)
 }
 
-// DecodeAny is Decode of what may be empty: then it is nil.
-func DecodeAny[T any, P body[T]](data []byte) (*T, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	v, err := Decode[T, P](data)
-	if err != nil {
-		return nil, err
-	}
-	return &v, nil
-}
-
 // required refuses a body whose field is empty. It takes names and values in turn.
 func required(pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
