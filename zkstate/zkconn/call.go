@@ -156,9 +156,9 @@ func write[T any](
 // be possible.
 func (s *Session) Settled(ctx context.Context) error {
 	s.mu.Lock()
-	sent := s.abandoned
+	abandoned := slices.Clone(s.abandoned)
 	s.mu.Unlock()
-	if sent != nil {
+	for _, sent := range abandoned {
 		select {
 		case <-sent:
 		case <-s.ctx.Done():
@@ -174,15 +174,16 @@ func (s *Session) Settled(ctx context.Context) error {
 func (s *Session) abandon(done <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before, sent := s.abandoned, make(chan struct{})
-	s.abandoned = sent
-	go func() {
-		defer close(sent)
-		<-done
-		if before != nil {
-			<-before
-		}
-	}()
+	s.abandoned = append(slices.DeleteFunc(s.abandoned, isClosed), done)
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
 }
 
 // Once repeats a write until its outcome is known. After an ErrUnknown it asks happened, which reads whether the write
@@ -204,14 +205,6 @@ func (s *Session) Once(ctx context.Context, send func() error, happened func() (
 			return err
 		}
 	}
-}
-
-// authenticate adds a credential. The library sends it again on every new connection.
-func (s *Session) authenticate(ctx context.Context, a Auth) error {
-	_, err := read(ctx, s, "auth", a.Scheme, func(c *zk.Conn) (struct{}, error) {
-		return struct{}{}, c.AddAuth(a.Scheme, a.Data)
-	})
-	return err
 }
 
 // found is the result of a read and the znode's Stat.

@@ -22,14 +22,11 @@ const (
 	opExists     = 3
 	opGetData    = 4
 	opSetData    = 5
-	opSetACL     = 7
 	opSync       = 9
 	opChildren   = 12
 	opClose      = -11
 	opPing       = 11
 	opMulti      = 14
-	opCreate2    = 15
-	opContainer  = 19
 	opAuth       = 100
 	opSetWatches = 101
 
@@ -219,19 +216,8 @@ func (c *conn) nextFrame() error {
 // end of ours: the library would go on in it, and our ephemeral znodes are not there.
 func (c *conn) readHandshake() error {
 	c.readBy = time.Now().Add(c.session.handshakeLimit())
-	head := make([]byte, 4)
-	if _, err := io.ReadFull(c.in, head); err != nil {
-		return err
-	}
-	length := binary.BigEndian.Uint32(head)
-	if length != 36 && length != 37 {
-		if head[0] == 0x15 && head[1] == 0x03 {
-			return fmt.Errorf("%w: it speaks TLS", errNotZooKeeper)
-		}
-		return errNotZooKeeper
-	}
-	frame := append(head, make([]byte, length)...)
-	if _, err := io.ReadFull(c.in, frame[4:]); err != nil {
+	frame, err := readFrame(c.in, 36, 37)
+	if err != nil {
 		return err
 	}
 	timeout := time.Duration(int32(binary.BigEndian.Uint32(frame[8:]))) * time.Millisecond
@@ -253,6 +239,25 @@ func (c *conn) readHandshake() error {
 	}
 	c.handshaken, c.resets = true, c.session.watches.connected()
 	return nil
+}
+
+// readFrame reads a frame that has one of these lengths.
+func readFrame(from io.Reader, lengths ...uint32) ([]byte, error) {
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(from, head); err != nil {
+		return nil, err
+	}
+	length := binary.BigEndian.Uint32(head)
+	switch {
+	case slices.Contains(lengths, length):
+	case head[0] == 0x15 && head[1] == 0x03:
+		return nil, fmt.Errorf("%w: it speaks TLS", errNotZooKeeper)
+	default:
+		return nil, errNotZooKeeper
+	}
+	frame := append(head, make([]byte, length)...)
+	_, err := io.ReadFull(from, frame[4:])
+	return frame, err
 }
 
 // answer records that the reply to xid has been read completely.
@@ -291,15 +296,11 @@ func (c *conn) answer(xid, code int32) {
 func (c *conn) oldest() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	i := slices.IndexFunc(c.unanswered, func(r request) bool { return r.xid != xidPing })
+	if c.closed || i < 0 {
 		return time.Time{}
 	}
-	for _, r := range c.unanswered {
-		if r.xid != xidPing {
-			return r.at
-		}
-	}
-	return time.Time{}
+	return c.unanswered[i].at
 }
 
 // hasAnswered reports whether a request was answered on this connection, besides pings and what the library sends
@@ -312,9 +313,7 @@ func (c *conn) hasAnswered() bool {
 
 // asksLeader reports whether a server cannot answer a request without the leader of the ensemble.
 func asksLeader(op int32) bool {
-	return slices.Contains([]int32{
-		opCreate, opDelete, opSetData, opSetACL, opSync, opMulti, opCreate2, opContainer,
-	}, op)
+	return slices.Contains([]int32{opCreate, opDelete, opSetData, opSync, opMulti}, op)
 }
 
 // The library writes each request with a system call of its own, and sets a deadline before and after every read and

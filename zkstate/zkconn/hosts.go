@@ -231,9 +231,8 @@ func (h *hosts) unreachable(cause error) error {
 // gate is open while the session has a connection. Every call waits for it before it calls the library, so that the
 // library queues nothing during an outage: a call that waits here was certainly not sent.
 type gate struct {
-	mu     sync.Mutex
-	isOpen bool
-	ch     chan struct{} // closed while the gate is open
+	mu sync.Mutex
+	ch chan struct{} // closed while the gate is open
 }
 
 func newGate() *gate { return &gate{ch: make(chan struct{})} }
@@ -241,18 +240,17 @@ func newGate() *gate { return &gate{ch: make(chan struct{})} }
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.isOpen {
+	if !isClosed(g.ch) {
 		close(g.ch)
 	}
-	g.isOpen = true
 }
 
 // shut closes the gate, and reports whether it was open.
 func (g *gate) shut() (was bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if was = g.isOpen; was {
-		g.isOpen, g.ch = false, make(chan struct{})
+	if was = isClosed(g.ch); was {
+		g.ch = make(chan struct{})
 	}
 	return was
 }

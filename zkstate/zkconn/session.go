@@ -103,7 +103,7 @@ type Session struct {
 
 	closeConfirmed bool // by the server
 
-	abandoned <-chan struct{} // closed when the library can send no write whose caller has left; nil: there was none
+	abandoned []<-chan struct{} // closed when the library can no longer send a write whose caller has left
 
 	disconnected atomic.Bool // it had a connection, and lost it
 
@@ -141,7 +141,10 @@ func Dial(ctx context.Context, c Config) (*Session, error) {
 		return nil, err
 	}
 	for _, a := range c.Auth {
-		if err := s.authenticate(ctx, a); err != nil {
+		_, err := read(ctx, s, "auth", a.Scheme, func(c *zk.Conn) (struct{}, error) {
+			return struct{}{}, c.AddAuth(a.Scheme, a.Data) // the library sends it again on every new connection
+		})
+		if err != nil {
 			s.Close()
 			if ctx.Err() != nil && !errors.Is(err, ErrUnreachable) { // the server stopped answering
 				err = s.hosts.unreachable(err)
@@ -253,12 +256,7 @@ func (s *Session) Context() context.Context { return s.ctx }
 
 // Connected reports whether the session has a connection to a server. Without one, calls wait.
 func (s *Session) Connected() bool {
-	select {
-	case <-s.gate.opened():
-		return s.ctx.Err() == nil
-	default:
-		return false
-	}
+	return isClosed(s.gate.opened()) && s.ctx.Err() == nil
 }
 
 // ID is the session id: the EphemeralOwner of every ephemeral znode that this session creates.
@@ -628,35 +626,25 @@ func closeAs(c io.ReadWriter, id, timeout int64, secret string) error {
 	hello = binary.BigEndian.AppendUint32(hello, uint32(timeout))
 	hello = binary.BigEndian.AppendUint64(hello, uint64(id))
 	hello = binary.BigEndian.AppendUint32(hello, uint32(len(secret)))
-	granted, err := ask(c, append(hello, secret...))
+	granted, err := ask(c, append(hello, secret...), 36, 37)
 	if err != nil {
 		return err
 	}
-	switch int64(binary.BigEndian.Uint64(granted[8:])) {
+	switch int64(binary.BigEndian.Uint64(granted[12:])) {
 	case 0: // the server has ended it
 		return nil
 	case id:
 		closing := int32(opClose)
-		_, err = ask(c, binary.BigEndian.AppendUint32([]byte{0, 0, 0, 1}, uint32(closing)))
+		_, err = ask(c, binary.BigEndian.AppendUint32([]byte{0, 0, 0, 1}, uint32(closing)), replyHeader)
 		return err
 	}
 	return errors.New("the server answers with another session")
 }
 
-// ask sends a frame, and returns the next one without its length.
-func ask(c io.ReadWriter, body []byte) ([]byte, error) {
+// ask sends a frame, and returns the next one, which has one of these lengths.
+func ask(c io.ReadWriter, body []byte, lengths ...uint32) ([]byte, error) {
 	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)); err != nil {
 		return nil, err
 	}
-	head := make([]byte, 4)
-	if _, err := io.ReadFull(c, head); err != nil {
-		return nil, err
-	}
-	length := binary.BigEndian.Uint32(head)
-	if length < replyHeader || length > 64 {
-		return nil, errNotZooKeeper
-	}
-	reply := make([]byte, length)
-	_, err := io.ReadFull(c, reply)
-	return reply, err
+	return readFrame(c, lengths...)
 }
