@@ -273,26 +273,22 @@ func (m *Member) Absent(ctx context.Context) (*AbsentError, error) {
 	return e, nil
 }
 
-// missing lists the identities that are not among joined, if all of those are one prefix and an index below n.
+// missing lists the identities that are not among joined, which is sorted, if all of those are one prefix and an index
+// below n.
 func missing(joined []string, n int) []string {
-	var prefix string
-	there := make([]bool, n)
-	for i, identity := range joined {
-		p := strings.TrimRight(identity, "0123456789")
-		index, err := strconv.Atoi(identity[len(p):])
-		if err != nil || index >= n || p+strconv.Itoa(index) != identity || i > 0 && p != prefix {
-			return nil
-		}
-		prefix, there[index] = p, true
-	}
-	if prefix == "" {
+	if len(joined) == 0 {
 		return nil
 	}
+	prefix := strings.TrimRight(joined[0], "0123456789")
 	var absent []string
-	for i, is := range there {
-		if !is {
-			absent = append(absent, prefix+strconv.Itoa(i))
+	for i := range n {
+		identity := prefix + strconv.Itoa(i)
+		if _, is := slices.BinarySearch(joined, identity); !is {
+			absent = append(absent, identity)
 		}
+	}
+	if prefix == "" || n-len(absent) != len(joined) { // others have joined too
+		return nil
 	}
 	return absent
 }

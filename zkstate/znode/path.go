@@ -98,11 +98,8 @@ func StackDir(home string) string { return resource.Join(home, "stack") }
 // Stack holds the Index of one stack.
 func Stack(home, stack string) string { return resource.Join(StackDir(home), stack) }
 
-// LockDir is the folder of the stacks' apply locks.
-func LockDir(home string) string { return resource.Join(home, "lock") }
-
 // Lock is the queue of one stack's apply lock.
-func Lock(home, stack string) string { return resource.Join(LockDir(home), stack) }
+func Lock(home, stack string) string { return resource.Join(home, "lock", stack) }
 
 // AppliedDir is the folder of applied plans.
 func AppliedDir(home string) string { return resource.Join(home, "applied") }
