@@ -160,43 +160,39 @@ func (r *round) state() string   { return znode.RoundState(r.dir) }
 func (r *round) arrival() string { return znode.Arrival(r.dir, r.m.ID) }
 func (r *round) token() string   { return znode.Counted(r.dir, r.n-1) }
 
-// pass returns when the round is decided. timer ends when the time of the call is up.
+// pass returns when the round is decided. timer ends when the time of the call is up: then it no longer waits for parts
+// of the job that are missing.
 func (r *round) pass(ctx, timer context.Context) error {
-	for {
-		open, err := r.read(ctx)
-		if errors.Is(err, ErrDamaged) && timer.Err() == nil {
-			if err := r.awaitRepair(ctx, timer, err); err != nil {
-				return err
-			}
-			continue
-		}
-		if err != nil || !open {
+	inTime, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(timer, cancel)()
+	arrive := r.arrive
+	if r.mode.Live() {
+		arrive = r.arriveLive
+	}
+	var open, last bool
+	err := repeat(inTime, r.m.session, func() (err error) {
+		if open, err = r.read(ctx); err != nil || !open {
 			return err
 		}
-		arrive := r.arrive
-		if r.mode.Live() {
-			arrive = r.arriveLive
-		}
-		last, err := arrive(ctx)
-		switch {
-		case err == nil && last:
-			r.clearOlder(ctx)
+		if last, err = arrive(ctx); err == nil {
 			return nil
-		case err == nil:
-			return r.await(ctx, timer)
-		}
-		if errors.Is(err, ErrDamaged) && timer.Err() == nil {
-			if err := r.awaitRepair(ctx, timer, err); err != nil {
-				return err
-			}
-			continue
 		}
 		// st refused it: the round was aborted, or released and cleared. Or a live arrival of an older session came
 		// or went.
 		if err := r.m.mayRetry(ctx, err, zkconn.ErrBadVersion, zkconn.ErrNoNode, zkconn.ErrNodeExists); err != nil {
 			return err
 		}
+		return errAgain
+	})
+	switch {
+	case err != nil || !open:
+		return err
+	case last:
+		r.clearOlder(ctx)
+		return nil
 	}
+	return r.await(ctx, timer)
 }
 
 // mayRetry is nil if a caller whose transaction failed with err should read and decide again: after a refusal that is
@@ -214,14 +210,6 @@ func (m *Member) mayRetry(ctx context.Context, err error, expected ...error) err
 		}
 	}
 	return err
-}
-
-// awaitRepair waits until the part of the job that is missing may be there again, or until the round's time is up.
-func (r *round) awaitRepair(ctx, timer context.Context, damaged error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(timer, cancel)()
-	return awaitPart(ctx, r.m.session, damaged)
 }
 
 // arrive counts this worker, once. It reports whether it is the n-th.

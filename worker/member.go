@@ -327,10 +327,11 @@ func (m *Member) gone(ctx context.Context, s *zkconn.Session, missing string) er
 	return m.generationEnded()
 }
 
-// awaitPart waits, if err is ErrDamaged, until the part is there again, or for damageCheck. Any other error it returns.
+// awaitPart waits, if err is ErrDamaged, until the part is there again, or for damageCheck. It returns any other error,
+// and at the end of ctx this one.
 func awaitPart(ctx context.Context, s *zkconn.Session, err error) error {
 	var damaged *damagedError
-	if !errors.As(err, &damaged) {
+	if !errors.As(err, &damaged) || ctx.Err() != nil {
 		return err
 	}
 	_, there, event, watchErr := s.ExistsW(ctx, damaged.missing)
