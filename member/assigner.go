@@ -171,15 +171,7 @@ func (m *Member) awaitEnd(ctx context.Context, at place, assign int) (mine bool,
 // happened reports whether there was an event, or nobody waits for one: a channel stays until its event, so it must not
 // be replaced before.
 func happened(event <-chan struct{}) bool {
-	if event == nil {
-		return true
-	}
-	select {
-	case <-event:
-		return true
-	default:
-		return false
-	}
+	return event == nil || zkconn.Closed(event)
 }
 
 // office is what the assigner knows. Only its own goroutine uses it.

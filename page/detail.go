@@ -139,7 +139,7 @@ func (w *detailWatch) read(ctx context.Context, path string, state plan.State) e
 		w.one, w.last, w.redis = nil, nil, nil
 		return nil
 	}
-	if w.last != nil && w.last.Equal(o) && !isClosed(w.look.Changed()) {
+	if w.last != nil && w.last.Equal(o) && !zkconn.Closed(w.look.Changed()) {
 		return nil
 	}
 	next := w.link.mirror.Look()
@@ -194,15 +194,6 @@ func (w *detailWatch) shown(a *asked) *Detail {
 	one := *w.one
 	one.Redis, one.Progress = a.problem, a.Progress
 	return &one
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // readDetail reads everything that is shown of one resource.

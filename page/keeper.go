@@ -282,7 +282,7 @@ func (x *index) close() {
 
 // update reads the index if it has changed.
 func (x *index) update(ctx context.Context) error {
-	if x.look != nil && !isClosed(x.look.Changed()) {
+	if x.look != nil && !zkconn.Closed(x.look.Changed()) {
 		return nil
 	}
 	look := x.mirror.Look()

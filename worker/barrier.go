@@ -255,7 +255,7 @@ func (r *round) await(ctx, timer context.Context) error {
 			if err := r.wait(ctx, timer, changed); err != nil {
 				return err
 			}
-			if closed(changed) && created() && !closed(r.stChanged) {
+			if zkconn.Closed(changed) && created() && !zkconn.Closed(r.stChanged) {
 				return nil // released: an abort sets st in the same transaction, and that event would be here
 			}
 		}
@@ -277,15 +277,6 @@ func (r *round) wait(ctx, timer context.Context, token <-chan struct{}) error {
 		return context.Cause(ctx)
 	case <-r.m.ctx.Done():
 		return context.Cause(r.m.ctx)
-	}
-}
-
-func closed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
 	}
 }
 

@@ -429,7 +429,7 @@ func (j *join) timedOut(ctx context.Context, why error, what string, event, othe
 	switch err := j.s.Sync(last, znode.Record(job.KindName, j.c.Root, j.c.Job)); {
 	case err != nil:
 		why, what = zkconn.ErrUnreachable, what+", and no server answers"
-	case !closed(event) && !closed(other):
+	case !zkconn.Closed(event) && !zkconn.Closed(other):
 	case ctx.Err() == nil:
 		return errAgain
 	default:

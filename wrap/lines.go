@@ -267,14 +267,7 @@ func (p *lineProcess) stopUnlessEnded(d time.Duration, cause error) {
 	}
 }
 
-func (p *lineProcess) hasEnded() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (p *lineProcess) hasEnded() bool { return zkconn.Closed(p.ended) }
 
 // endReason is why the process has ended.
 func (p *lineProcess) endReason() string {

@@ -111,12 +111,7 @@ func (r *Follower) CompletedW(ctx context.Context, rec *resource.Record) (comple
 		return nil, fmt.Errorf("whether the run completes: %w", err)
 	}
 	return func() bool {
-		select {
-		case <-changed:
-			return exists || created()
-		default:
-			return exists
-		}
+		return exists || zkconn.Closed(changed) && created()
 	}, nil
 }
 

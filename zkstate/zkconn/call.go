@@ -57,16 +57,13 @@ func run[T any](ctx context.Context, s *Session, f func(*zk.Conn) (T, error)) (v
 	}()
 	select {
 	case <-ch:
-		return result.v, ch, result.err
 	case <-ctx.Done():
 	case <-s.ctx.Done():
 	}
-	select {
-	case <-ch:
-		return result.v, ch, result.err
-	default:
+	if !Closed(ch) {
 		return v, ch, errAbandoned
 	}
+	return result.v, ch, result.err
 }
 
 // read runs f until it is answered. It may repeat a read.
@@ -106,6 +103,16 @@ func Pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
+	}
+}
+
+// Closed reports whether a channel without values is closed, such as that of an event.
+func Closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -174,16 +181,7 @@ func (s *Session) Settled(ctx context.Context) error {
 func (s *Session) abandon(done <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.abandoned = append(slices.DeleteFunc(s.abandoned, isClosed), done)
-}
-
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
+	s.abandoned = append(slices.DeleteFunc(s.abandoned, Closed), done)
 }
 
 // Once repeats a write until its outcome is known. After an ErrUnknown it asks happened, which reads whether the write

@@ -240,7 +240,7 @@ func newGate() *gate { return &gate{ch: make(chan struct{})} }
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !isClosed(g.ch) {
+	if !Closed(g.ch) {
 		close(g.ch)
 	}
 }
@@ -249,7 +249,7 @@ func (g *gate) open() {
 func (g *gate) shut() (was bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if was = isClosed(g.ch); was {
+	if was = Closed(g.ch); was {
 		g.ch = make(chan struct{})
 	}
 	return was

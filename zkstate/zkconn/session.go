@@ -256,7 +256,7 @@ func (s *Session) Context() context.Context { return s.ctx }
 
 // Connected reports whether the session has a connection to a server. Without one, calls wait.
 func (s *Session) Connected() bool {
-	return isClosed(s.gate.opened()) && s.ctx.Err() == nil
+	return Closed(s.gate.opened()) && s.ctx.Err() == nil
 }
 
 // ID is the session id: the EphemeralOwner of every ephemeral znode that this session creates.
