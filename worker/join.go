@@ -315,7 +315,6 @@ func (j *join) claim(ctx context.Context) (*Member, error) {
 		zkconn.CreateOp(znode.NewID(root, g), body, zkconn.PersistentSequential, j.acl),
 		zkconn.CreateOp(j.live(), body, zkconn.Ephemeral, j.acl),
 	)...)
-	var refused *zkconn.Error
 	switch {
 	case err == nil:
 		id, err := znode.IDNumber(results[at].Path)
@@ -323,10 +322,9 @@ func (j *join) claim(ctx context.Context) (*Member, error) {
 			return nil, err
 		}
 		return j.becomeMember(ctx, id, claim, 0)
-	case errors.Is(err, zkconn.ErrNodeExists) && errors.As(err, &refused) && refused.Path == by:
+	case zkconn.RefusedAt(err, by, zkconn.ErrNodeExists):
 		return j.rejoin(ctx)
-	case errors.Is(err, zkconn.ErrNodeExists) && errors.As(err, &refused) && refused.Path == znode.IDs(root, g):
-		// Another worker was the first.
+	case zkconn.RefusedAt(err, znode.IDs(root, g), zkconn.ErrNodeExists): // another worker was the first
 		return nil, fmt.Errorf("%w: %w", errAgain, err)
 	}
 	return nil, j.refused(ctx, err)
