@@ -68,7 +68,7 @@ func run[T any](ctx context.Context, s *Session, f func(*zk.Conn) (T, error)) (v
 
 // read runs f until it is answered. It may repeat a read.
 func read[T any](ctx context.Context, s *Session, op, path string, f func(*zk.Conn) (T, error)) (v T, err error) {
-	if requestHeader+4+len(path)+1 > s.cfg.maxRequest() {
+	if requestHeader+4+len(path)+1 > s.cfg.sizes().request {
 		return v, &Error{op, path, ErrTooLarge}
 	}
 	for {
@@ -121,7 +121,7 @@ func Closed(ch <-chan struct{}) bool {
 func write[T any](
 	ctx context.Context, s *Session, op Op, size int, f func(*zk.Conn) (T, error),
 ) (v T, err error) {
-	if most := s.cfg.maxRequest(); size > most {
+	if most := s.cfg.sizes().request; size > most {
 		return v, &Error{op.name, op.path, fmt.Errorf("%w: %d bytes in one request, at most %d", ErrTooLarge, size, most)}
 	}
 	for {

@@ -47,18 +47,28 @@ type Config struct {
 }
 
 const (
-	defaultTimeout    = 10 * time.Second
-	longestTimeout    = 24 * time.Hour
-	inFlight          = 128 // calls that wait for a reply at once, at most
-	defaultReadBuffer = 16 << 20
-	smallBuffer       = 16 << 10
-
-	// maxRequest is below the limit of a server (jute.maxbuffer, 1 MiB). Above that limit the server closes the
-	// connection, and all calls of the session fail.
-	maxRequest = 1_000_000
-	// sendBuffer is larger than maxRequest: the library panics if a request ends exactly at the end of its buffer.
-	sendBuffer = 1<<20 + 4<<10
+	defaultTimeout = 10 * time.Second
+	longestTimeout = 24 * time.Hour
+	inFlight       = 128 // calls that wait for a reply at once, at most
 )
+
+// sizes are in bytes.
+type sizes struct {
+	// request is below the limit of a server (jute.maxbuffer, 1 MiB). Above that limit the server closes the connection,
+	// and all calls of the session fail.
+	request int
+	// send is larger than request: the library panics if a request ends exactly at the end of its buffer.
+	send  int
+	reply int // unless Config says it
+	read  int // from the network at once
+}
+
+func (c Config) sizes() sizes {
+	if c.Small {
+		return sizes{request: 15 << 10, send: 16 << 10, reply: 16 << 10, read: 1 << 10}
+	}
+	return sizes{request: 1_000_000, send: 1<<20 + 4<<10, reply: 16 << 20, read: 32 << 10}
+}
 
 // Auth is one credential, for example digest with "user:password". Format never prints Data.
 type Auth struct {
@@ -163,10 +173,7 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("session timeout %s: must be between 1ms and %s", c.Timeout, longestTimeout)
 	}
 	if c.ReadBuffer <= 0 {
-		c.ReadBuffer = defaultReadBuffer
-		if c.Small {
-			c.ReadBuffer = smallBuffer
-		}
+		c.ReadBuffer = c.sizes().reply
 	}
 	if c.Dial == nil {
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
@@ -180,25 +187,11 @@ func (c Config) complete() (Config, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	for _, a := range c.Auth {
-		if size := requestHeader + 4 + 4 + len(a.Scheme) + 4 + len(a.Data); size > c.maxRequest() {
+		if size := requestHeader + 4 + 4 + len(a.Scheme) + 4 + len(a.Data); size > c.sizes().request {
 			return c, &Error{Op: "auth", Path: a.Scheme, Err: ErrTooLarge}
 		}
 	}
 	return c, nil
-}
-
-func (c Config) sendBuffer() int {
-	if c.Small {
-		return smallBuffer
-	}
-	return sendBuffer
-}
-
-func (c Config) maxRequest() int {
-	if c.Small {
-		return smallBuffer - 1<<10
-	}
-	return maxRequest
 }
 
 // open starts the library and waits for its first session.
@@ -210,7 +203,7 @@ func (s *Session) open(ctx context.Context) error {
 		zk.WithEventCallback(s.event),
 		zk.WithLogger(s.log), zk.WithLogInfo(false),
 		zk.WithMaxBufferSize(s.cfg.ReadBuffer),
-		zk.WithMaxConnBufferSize(s.cfg.sendBuffer()))
+		zk.WithMaxConnBufferSize(s.cfg.sizes().send))
 	if err != nil {
 		return err
 	}
@@ -376,12 +369,8 @@ func (s *Session) dial(string, string, time.Duration) (net.Conn, error) {
 		s.recordFailure(to.server, err)
 		return nil, err
 	}
-	size := 32 << 10
-	if s.cfg.Small {
-		size = 1 << 10
-	}
 	c := &conn{Conn: raw, session: s, to: to}
-	c.in = bufio.NewReaderSize(limitedReader{c}, size)
+	c.in = bufio.NewReaderSize(limitedReader{c}, s.cfg.sizes().read)
 	s.mu.Lock()
 	s.conn = c
 	s.mu.Unlock()
