@@ -81,12 +81,7 @@ func Identify(
 	return advertise, false, from("the address", znode.CheckIdentity(advertise))
 }
 
-func from(source string, err error) error {
-	if err != nil {
-		return fmt.Errorf("identity from %s: %w", source, err)
-	}
-	return nil
-}
+func from(source string, err error) error { return resource.InField("identity from "+source, err) }
 
 // checkIndex refuses an index that is not a number in its shortest form: 1 and 01 would be two workers.
 func checkIndex(s string) error {
@@ -508,10 +503,7 @@ func readClaim(ctx context.Context, s *zkconn.Session, path string) (znode.Claim
 		return znode.Claim{}, stat, err
 	}
 	claim, err := znode.Decode[znode.Claim](body)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", path, err)
-	}
-	return claim, stat, err
+	return claim, stat, resource.InField(path, err)
 }
 
 // takeOver is the transaction of an identity that joins again. old is the claim as read at this version.

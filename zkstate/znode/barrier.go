@@ -109,10 +109,7 @@ func EncodeFloor(round int) []byte { return strconv.AppendInt(nil, int64(round),
 // DecodeFloor decodes the floor of a barrier.
 func DecodeFloor(data []byte) (int, error) {
 	n, err := RoundNumber(string(data))
-	if err != nil {
-		return 0, fmt.Errorf("floor of a barrier: %w", err)
-	}
-	return n, nil
+	return n, resource.InField("floor of a barrier", err)
 }
 
 // RoundNumber reads the number of a round from the name of its folder.
