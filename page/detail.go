@@ -110,9 +110,7 @@ func (k *keeper) followDetail(ctx context.Context, d *watchedDetail, l *link, en
 		if w.look != nil {
 			lookChanged = w.look.Changed()
 		}
-		if !pause(ctx, readPause(time.Since(start))) {
-			return
-		}
+		zkconn.Pause(ctx, readPause(time.Since(start)))
 		select {
 		case <-stateChanged:
 		case <-lookChanged:
@@ -246,7 +244,7 @@ func (w *redisWatch) run(ctx context.Context) {
 		}
 	}()
 	ends := map[string][]endedAt{}
-	for {
+	for ctx.Err() == nil {
 		d, ok := await(ctx, &w.queue)
 		if !ok {
 			return
@@ -257,9 +255,7 @@ func (w *redisWatch) run(ctx context.Context) {
 		}
 		addRates(ends, answer.Batches, time.Now())
 		w.shown.put(answer)
-		if !pause(ctx, redisEvery) {
-			return
-		}
+		zkconn.Pause(ctx, redisEvery)
 	}
 }
 

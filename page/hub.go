@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"muster/zkstate/zkconn"
 )
 
 // errBusy means that a limit of the server is reached. Try again later.
@@ -145,10 +147,8 @@ func (h *hub) run(ctx context.Context, v *scene, d *watchedDetail) {
 			ready = ready && there && !h.keeper.outdated(board, detail)
 		}
 		if ready {
-			took, ok := h.draw(ctx, v, board, detail)
-			if !ok || !pause(ctx, min(max(renderEvery, 2*took), renderLatest)) {
-				return
-			}
+			took := h.draw(ctx, v, board, detail)
+			zkconn.Pause(ctx, min(max(renderEvery, 2*took), renderLatest))
 		}
 		select { // what changed meanwhile is drawn at once
 		case <-changed:
@@ -159,25 +159,13 @@ func (h *hub) run(ctx context.Context, v *scene, d *watchedDetail) {
 	}
 }
 
-// pause waits; it reports whether ctx goes on.
-func pause(ctx context.Context, long time.Duration) bool {
-	t := time.NewTimer(long)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// draw draws a view, and keeps what changed for its streams.
-func (h *hub) draw(ctx context.Context, v *scene, b *Board, d *Detail) (took time.Duration, ok bool) {
+// draw draws a view, and keeps what changed for its streams. It returns how long that took.
+func (h *hub) draw(ctx context.Context, v *scene, b *Board, d *Detail) time.Duration {
 	select {
 	case h.drawing <- struct{}{}:
 		defer func() { <-h.drawing }()
 	case <-ctx.Done():
-		return 0, false
+		return 0
 	}
 	start := time.Now()
 	next := h.views.render(v.request, b, d)
@@ -185,15 +173,11 @@ func (h *hub) draw(ctx context.Context, v *scene, b *Board, d *Detail) (took tim
 	old, drawnBefore, _ := v.shown.now()
 	if !drawnBefore {
 		v.shown.put(&drawn{Rendered: next})
-		return time.Since(start), true
+	} else if event := patchEvent(old.Rendered, next); event != nil {
+		behind := append(slices.Clip(old.behind), patch{old.Version, event})
+		v.shown.put(&drawn{next, newest(behind)})
 	}
-	event := patchEvent(old.Rendered, next)
-	if event == nil {
-		return time.Since(start), true
-	}
-	behind := append(slices.Clip(old.behind), patch{old.Version, event})
-	v.shown.put(&drawn{next, newest(behind)})
-	return time.Since(start), true
+	return time.Since(start)
 }
 
 // newest returns the patches that are kept: the last one, and as many before it as the limits allow.

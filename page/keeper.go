@@ -60,9 +60,7 @@ func (k *keeper) run(ctx context.Context) {
 			return
 		}
 		k.cfg.Log.Warn("zookeeper does not answer; the page keeps what it knew", "reason", err, "again_in", wait)
-		if !pause(ctx, wait) {
-			return
-		}
+		zkconn.Pause(ctx, wait)
 		wait = min(2*wait, lastRedial)
 	}
 }
@@ -100,9 +98,7 @@ func (k *keeper) follow(ctx context.Context, s *zkconn.Session, read func()) err
 			return err
 		}
 		read()
-		if !pause(ctx, readPause(time.Since(start))) {
-			return context.Cause(ctx)
-		}
+		zkconn.Pause(ctx, readPause(time.Since(start)))
 		select {
 		case <-t.Changed():
 		case <-x.changed():

@@ -261,7 +261,7 @@ type explainJSON struct {
 	ToProceed  string            `json:"to_proceed,omitempty"`
 	DeclaredAt string            `json:"declared_at,omitempty"` // absent: not declared
 	Declared   []explainedField  `json:"declared,omitempty"`
-	Differs    []changeJSON      `json:"differs,omitempty"`
+	Differs    []resource.Change `json:"differs,omitempty"`
 	Observed   map[string]string `json:"observed"`        // as the text has it, by its labels
 	Parts      []view.Part       `json:"parts,omitempty"` // of one that is damaged or unreadable
 	Repair     string            `json:"repair,omitempty"`
@@ -290,7 +290,7 @@ func ExplainJSON(w io.Writer, r plan.Row, e Explanation) error {
 		for _, f := range r.New.Fields() {
 			doc.Declared = append(doc.Declared, explainedField{f.Name, side(&f.Value), e.Origins[f.Name]})
 		}
-		doc.Differs = changesJSON(r.Changes())
+		doc.Differs = r.Changes()
 	}
 	return writeDocument(w, doc)
 }

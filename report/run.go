@@ -204,18 +204,12 @@ type driftDocument struct {
 
 type findingJSON struct {
 	subject
-	Kind      plan.DriftKind `json:"kind"`
-	Counts    bool           `json:"counts"` // --fail-on names its kind, and no ignore block covers it
-	Because   string         `json:"because"`
-	ToProceed string         `json:"to_proceed,omitempty"`
-	Changes   []changeJSON   `json:"changes"`
-	Ignored   *ignoreJSON    `json:"ignored,omitempty"`
-}
-
-type changeJSON struct {
-	Field    string  `json:"field"`
-	Recorded *string `json:"recorded"`
-	Declared *string `json:"declared"`
+	Kind      plan.DriftKind    `json:"kind"`
+	Counts    bool              `json:"counts"` // --fail-on names its kind, and no ignore block covers it
+	Because   string            `json:"because"`
+	ToProceed string            `json:"to_proceed,omitempty"`
+	Changes   []resource.Change `json:"changes"`
+	Ignored   *ignoreJSON       `json:"ignored,omitempty"`
 }
 
 type ignoreJSON struct {
@@ -256,7 +250,7 @@ func (r Run) driftJSON(doc document, d plan.Drift) driftDocument {
 	for _, f := range slices.Concat(d.Findings, d.Ignored) {
 		j := findingJSON{
 			subject: r.subject(f.Row), Kind: f.Kind, Because: f.Because(), ToProceed: f.Proceed(),
-			Changes: changesJSON(f.Changes),
+			Changes: append([]resource.Change{}, f.Changes...),
 		}
 		if f.Ignore != nil {
 			j.Ignored = &ignoreJSON{f.Ignore.At, f.Ignore.Until, f.Ignore.Reason}
@@ -269,14 +263,6 @@ func (r Run) driftJSON(doc document, d plan.Drift) driftDocument {
 		out.Unreadable = append(out.Unreadable, unreadableJSON{r.subject(row), row.Old.Problem})
 	}
 	return out
-}
-
-func changesJSON(changes []resource.Change) []changeJSON {
-	all := []changeJSON{}
-	for _, c := range changes {
-		all = append(all, changeJSON{c.Name, c.Old, c.New})
-	}
-	return all
 }
 
 type applyDocument struct {

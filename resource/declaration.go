@@ -88,10 +88,12 @@ type Field struct {
 }
 
 // Change is a field whose value differs between two declarations. Old or New is nil for a field that only one side has.
+// Its JSON is that of the findings of drift, and of explain.
 type Change struct {
-	Name      string
-	Old, New  *string
-	Immutable bool
+	Name      string  `json:"field"`
+	Old       *string `json:"recorded"`
+	New       *string `json:"declared"`
+	Immutable bool    `json:"-"`
 }
 
 // Changes lists the fields in which b differs from a, in the order of b's fields. A field that only one of them has
