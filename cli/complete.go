@@ -100,31 +100,35 @@ func (c completionCandidates) matchingParts(typed string, kinds ...string) []str
 			}
 		}
 	}
-	return withPrefix(typed, words)
+	return words
 }
 
-// completeKnown completes the one argument from what can be named.
-func (p *process) completeKnown(
-	f *searchFlags, words func(c completionCandidates, typed string) []string,
-) cobra.CompletionFunc {
+// completeArgument completes the one argument. No space follows a word that ends with a slash: its batch does.
+func completeArgument(words func(ctx context.Context, typed string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return words(p.candidates(cmd.Context(), *f), typed), cobra.ShellCompDirectiveNoFileComp
+		all, directive := withPrefix(typed, words(cmd.Context(), typed)), cobra.ShellCompDirectiveNoFileComp
+		if slices.ContainsFunc(all, func(w string) bool { return strings.HasSuffix(w, "/") }) {
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		return all, directive
 	}
 }
 
 // completePart completes the name or path of a queue, or of a duty of these types: see matchingParts.
 func (p *process) completePart(f *searchFlags, kinds ...string) cobra.CompletionFunc {
-	return p.completeKnown(f, func(c completionCandidates, typed string) []string {
-		return c.matchingParts(typed, kinds...)
+	return completeArgument(func(ctx context.Context, typed string) []string {
+		return p.candidates(ctx, *f).matchingParts(typed, kinds...)
 	})
 }
 
 // completeJob completes the address, name or path of a job, group or queue.
 func (p *process) completeJob(f *searchFlags) cobra.CompletionFunc {
-	return p.completeKnown(f, completionCandidates.matching)
+	return completeArgument(func(ctx context.Context, typed string) []string {
+		return p.candidates(ctx, *f).matching(typed)
+	})
 }
 
 // memberCandidates lists the live members of the group in GROUP/DUTY that can do the duty.
@@ -151,14 +155,9 @@ func (p *process) memberCandidates(ctx context.Context, f searchFlags, name stri
 // completeBatch completes QUEUE/BATCH: first the queue, and after a slash the unfinished batches. whole: QUEUE alone
 // will do.
 func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx := cmd.Context()
-		var words []string
+	return completeArgument(func(ctx context.Context, typed string) (words []string) {
 		known := p.candidates(ctx, *f)
-		for _, q := range known.matchingParts("", queue.KindName) {
+		for _, q := range withPrefix("", known.matchingParts("", queue.KindName)) {
 			if whole {
 				words = append(words, q)
 			}
@@ -172,13 +171,8 @@ func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc
 			words = append(words, p.batchCandidates(ctx, *f, typed[:i])...)
 			words = append(words, known.matchingParts(typed, queue.KindName)...)
 		}
-		words = withPrefix(typed, words)
-		directive := cobra.ShellCompDirectiveNoFileComp
-		if slices.ContainsFunc(words, func(w string) bool { return strings.HasSuffix(w, "/") }) { // the batch follows
-			directive |= cobra.ShellCompDirectiveNoSpace
-		}
-		return words, directive
-	}
+		return words
+	})
 }
 
 // batchCandidates lists the unfinished batches of a queue, as QUEUE/BATCH.
@@ -228,7 +222,7 @@ func (c completionCandidates) matching(typed string) []string {
 			words = append(words, j.address, path.Base(j.path))
 		}
 	}
-	return withPrefix(typed, words)
+	return words
 }
 
 // completeJobOrCode completes a job or, once something is typed, a state, an exit code, or the code of a diagnostic.
@@ -236,14 +230,16 @@ func (p *process) completeJobOrCode(f *searchFlags) cobra.CompletionFunc {
 	job := p.completeJob(f)
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		words, directive := job(cmd, args, typed)
-		if strings.Contains(typed, "/") && len(args) == 0 {
-			words = append(words, p.candidates(cmd.Context(), *f).matchingParts(typed, text.Strings(group.Types())...)...)
+		if len(args) > 0 || typed == "" {
+			return words, directive
 		}
-		if len(args) == 0 && typed != "" {
-			words = append(words, withPrefix(typed, wordsToExplain())...)
+		if strings.Contains(typed, "/") {
+			duties := p.candidates(cmd.Context(), *f).matchingParts(typed, text.Strings(group.Types())...)
+			words = append(words, withPrefix(typed, duties)...)
 		}
+		words = append(words, withPrefix(typed, wordsToExplain())...)
 		for _, c := range docs.Codes() {
-			if len(args) == 0 && typed != "" && strings.HasPrefix(c.Code, typed) {
+			if strings.HasPrefix(c.Code, typed) {
 				words = append(words, cobra.CompletionWithDesc(c.Code, c.Meaning))
 			}
 		}
@@ -256,7 +252,7 @@ func completeFlag(
 	cmd *cobra.Command, flag string, words func(ctx context.Context, args []string, typed string) []string,
 ) {
 	complete := func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return words(cmd.Context(), args, typed), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(typed, words(cmd.Context(), args, typed)), cobra.ShellCompDirectiveNoFileComp
 	}
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 }
@@ -268,17 +264,15 @@ func (p *process) addSearch(cmd *cobra.Command, f *searchFlags, argument cobra.C
 	cmd.ValidArgsFunction = argument
 }
 
-// completeSearch registers the candidates for --file, --root and, if cmd has it, for --stack.
+// completeSearch registers the candidates for --file, --root and --stack, of which cmd may have no such flag.
 func (p *process) completeSearch(cmd *cobra.Command, f *searchFlags) {
 	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
-	completeFlag(cmd, "root", func(ctx context.Context, _ []string, typed string) []string {
-		return withPrefix(typed, p.candidates(ctx, searchFlags{config: f.config, vars: f.vars}).roots)
+	completeFlag(cmd, "root", func(ctx context.Context, _ []string, _ string) []string {
+		return p.candidates(ctx, searchFlags{config: f.config, vars: f.vars}).roots
 	})
-	if cmd.Flags().Lookup("stack") != nil {
-		completeFlag(cmd, "stack", func(ctx context.Context, _ []string, typed string) []string {
-			return withPrefix(typed, p.candidates(ctx, *f).stacks)
-		})
-	}
+	completeFlag(cmd, "stack", func(ctx context.Context, _ []string, _ string) []string {
+		return p.candidates(ctx, *f).stacks
+	})
 }
 
 // completePlan registers the candidates for --only and --skip. The first argument is the directory.
@@ -291,10 +285,9 @@ func (p *process) completePlan(cmd *cobra.Command, f *planFlags) {
 }
 
 // jobNames returns the names of what the configuration of f, if any, declares, and of what is there.
-func (p *process) jobNames(ctx context.Context, f searchFlags, typed string) []string {
+func (p *process) jobNames(ctx context.Context, f searchFlags) []string {
 	f.none = true
-	names := text.Each(p.candidates(ctx, f).jobs, func(j namedJob) string { return path.Base(j.path) })
-	return withPrefix(typed, names)
+	return text.Each(p.candidates(ctx, f).jobs, func(j namedJob) string { return path.Base(j.path) })
 }
 
 // completeReports registers the kinds of --report. After the = comes a file.

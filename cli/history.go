@@ -49,10 +49,7 @@ there is none, all stacks are shown.`,
 	cmd.Flags().BoolVar(&o.all, "all", false, "of all stacks")
 	cmd.Flags().IntVarP(&o.n, "number", "n", 20, "the last `N` of each stack; 0: all that are kept")
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
-	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
-	completeFlag(cmd, "stack", func(ctx context.Context, _ []string, typed string) []string {
-		return withPrefix(typed, p.candidates(ctx, o.searchFlags).stacks)
-	})
+	p.completeSearch(cmd, &o.searchFlags)
 	return cmd
 }
 
@@ -141,10 +138,11 @@ func stacksText(stacks []string) string {
 // noteApplies says what to do about applies that need somebody: those of which nothing can be read, and a last one that
 // did not finish.
 func (p *process) noteApplies(applies []history.Found) error {
-	damaged, seen := 0, map[string]bool{}
+	var found error
+	seen := map[string]bool{}
 	for _, a := range applies {
 		if a.State == history.Damaged {
-			damaged++
+			found = foundAttention
 		}
 		if a.State == history.Unfinished && !seen[a.Stack] && !p.flags.quiet {
 			fmt.Fprintf(p.err, "the last apply of stack %s did not finish\n  next: %s\n", text.Escape(a.Stack),
@@ -152,10 +150,7 @@ func (p *process) noteApplies(applies []history.Found) error {
 		}
 		seen[a.Stack] = true
 	}
-	if damaged > 0 {
-		return foundAttention
-	}
-	return nil
+	return found
 }
 
 // lastApplies are the last applies of the configuration's stack, and of those that own these resources. An operator

@@ -54,8 +54,8 @@ the duty. It joins as a new member then.`,
 	})
 	o.addTo(cmd)
 	_ = cmd.MarkFlagDirname("duties")
-	completeFlag(cmd, "group", func(ctx context.Context, _ []string, typed string) []string {
-		return p.jobNames(ctx, searchFlags{root: o.root}, typed)
+	completeFlag(cmd, "group", func(ctx context.Context, _ []string, _ string) []string {
+		return p.jobNames(ctx, searchFlags{root: o.root})
 	})
 	return cmd
 }

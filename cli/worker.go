@@ -71,8 +71,8 @@ The last line on standard error says whose the exit code is.`,
 		string(wrap.StartJoined), string(wrap.StartAll), string(wrap.StartBarrier))
 	o.memberFlags.addTo(cmd)
 	addGrace(fs, &o.grace)
-	completeFlag(cmd, "job", func(ctx context.Context, _ []string, typed string) []string {
-		return p.jobNames(ctx, searchFlags{config: o.dir, vars: o.vars, root: o.root}, typed)
+	completeFlag(cmd, "job", func(ctx context.Context, _ []string, _ string) []string {
+		return p.jobNames(ctx, searchFlags{config: o.dir, vars: o.vars, root: o.root})
 	})
 	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
 	return cmd
