@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"muster/apply"
 	"muster/plan"
@@ -94,14 +93,6 @@ func (p *process) isPlanFile(arg string) (bool, error) {
 		return false, err
 	}
 	return !isConfigFile(arg), nil
-}
-
-// shellArgument is dir, quoted for a shell, with a space before it. It is empty if dir is.
-func shellArgument(dir string) string {
-	if dir == "" {
-		return ""
-	}
-	return " " + text.ShellWord(dir)
 }
 
 func (o applyOptions) check() error {
@@ -213,7 +204,9 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 	if err := o.checkAge(saved.Created); err != nil {
 		return err
 	}
-	t := p.target(savedTarget(saved))
+	t := p.target(target{
+		servers: saved.Servers, by: byPlan, timeout: time.Duration(saved.SessionTimeout), tls: saved.TLS,
+	})
 	if err := sameServers(saved, t); err != nil {
 		return err
 	}
@@ -266,13 +259,12 @@ func (o applyOptions) checkAge(made time.Time) error {
 
 // refusePlanFlags refuses the flags that decide what a plan contains: a saved plan is applied as it is.
 func refusePlanFlags(cmd *cobra.Command) error {
-	var err error
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if slices.Contains([]string{"var", "var-file", "only", "skip", "max-delete", "allow-empty"}, f.Name) {
-			err = usagef("give it to muster plan", "--%s has no effect on a saved plan", f.Name)
+	for _, name := range []string{"var-file", "var", "skip", "only", "max-delete", "allow-empty"} {
+		if cmd.Flags().Changed(name) {
+			return usagef("give it to muster plan", "--%s has no effect on a saved plan", name)
 		}
-	})
-	return err
+	}
+	return nil
 }
 
 // readPlan reads a saved plan, strictly.

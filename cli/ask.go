@@ -103,10 +103,10 @@ func (o *askOptions) check(string) error {
 
 func (o *askOptions) run(ctx context.Context, p *process, scope *searchScope, name string) error {
 	if pause := o.do == znode.AskPause; pause || o.do == znode.AskResume {
-		if f, is, err := scope.ofQueue(ctx, name); is || err != nil {
-			if err != nil {
-				return err
-			}
+		switch f, err := scope.findQueueOrBatch(ctx, name); {
+		case unreachable(err):
+			return err
+		case err == nil: // else it may be a duty
 			return p.operateOn(ctx, scope, o.timeout, f, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
 				return p.pauseBatches(ctx, f, op, pause)
 			})

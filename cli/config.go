@@ -78,7 +78,9 @@ func (p *process) configDir(arg string) string {
 // parse reads the configuration that an argument names, and returns its diagnostics.
 func (p *process) parse(arg string, vars varFlags, now time.Time) (*spec.Config, spec.Diagnostics, error) {
 	if info, err := os.Stat(p.path(arg)); err == nil && !info.IsDir() && !isConfigFile(arg) {
-		return nil, nil, notConfiguration(arg)
+		file := text.ShellWord(arg)
+		return nil, nil, usagef("for a saved plan: muster show "+file+", muster apply "+file,
+			"%s is no configuration: that is a directory of *.hcl files, or one such file", arg)
 	}
 	auth, err := p.credentials()
 	if err != nil {
@@ -93,12 +95,6 @@ func (p *process) parse(arg string, vars varFlags, now time.Time) (*spec.Config,
 	}
 	cfg, diags := spec.Load(p.path(arg), opts)
 	return cfg, diags, nil
-}
-
-// notConfiguration refuses a file that is not named like configuration.
-func notConfiguration(file string) error {
-	return usagef("for a saved plan: muster show"+shellArgument(file)+", muster apply"+shellArgument(file),
-		"%s is no configuration: that is a directory of *.hcl files, or one such file", file)
 }
 
 // printDiagnostics prints diagnostics about the configuration in dir. It returns them as an error that only sets the

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -13,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"muster/plan/planfile"
 	"muster/resource"
 	"muster/spec"
 	"muster/zkstate/zkconn"
@@ -93,11 +90,6 @@ func (p *process) tlsPath(dir, name string) string {
 		return rel
 	}
 	return name
-}
-
-// savedTarget returns what a saved plan says about ZooKeeper.
-func savedTarget(s planfile.Saved) target {
-	return target{servers: s.Servers, by: byPlan, timeout: time.Duration(s.SessionTimeout), tls: s.TLS}
 }
 
 // connectTimeout bounds the wait for a session. An ensemble chooses a leader in that time.
@@ -205,8 +197,8 @@ func (p *process) credentials() ([]zkconn.Auth, error) {
 		source = name
 	}
 	var auth []zkconn.Auth
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		line := strings.TrimSpace(lines.Text())
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -217,15 +218,11 @@ func explainExit(code int) string {
 
 // wordsToExplain lists the states, and the exit codes of muster, for completion.
 func wordsToExplain() []string {
-	var all []string
-	for word := range states() {
-		all = append(all, word)
-	}
+	all := slices.Collect(maps.Keys(states()))
 	for _, row := range docs.ExitCodes() {
 		for _, code := range row.Codes {
 			all = append(all, strconv.Itoa(code))
 		}
 	}
-	slices.Sort(all)
 	return all
 }

@@ -220,14 +220,19 @@ func (p *process) repeatFor(c *cobra.Command) report.Repeat {
 	servers := p.flags.servers
 	below := c.Flags().Lookup("root") != nil
 	switch reads := c.Flags().Lookup("file") != nil && c.Name() != "worker"; {
-	case takesConfig(c):
+	case reads || takesConfig(c):
 		add("-C", p.flags.dir)
-		add("", p.called.config)
-		p.addVars(add)
-	case reads:
-		add("-C", p.flags.dir)
-		add("-f", p.called.config)
-		p.addVars(add)
+		flag := "-f"
+		if takesConfig(c) {
+			flag = ""
+		}
+		add(flag, p.called.config)
+		if f := p.called.cmd.Flags().Lookup("var"); f != nil {
+			for _, v := range *f.Value.(*varValue).to {
+				add("--var", v.Flag)
+				add("--var-file", v.File)
+			}
+		}
 	case below && len(servers) == 0:
 		servers = p.called.servers
 	case !below:
@@ -244,19 +249,6 @@ func (p *process) repeatFor(c *cobra.Command) report.Repeat {
 	}
 	r.Words = strings.Join(words, " ")
 	return r
-}
-
-// addVars adds the variables that this command was given.
-func (p *process) addVars(add func(flag, value string)) {
-	f := p.called.cmd.Flags().Lookup("var")
-	if f == nil {
-		return
-	}
-	given, _ := f.Value.(*varValue)
-	for _, v := range *given.to {
-		add("--var", v.Flag)
-		add("--var-file", v.File)
-	}
 }
 
 // given lists those of the named flags that were given, and their values, as one types them.

@@ -110,11 +110,11 @@ func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptio
 	case o.json:
 		err = report.HistoryJSON(p.out, applies)
 	case len(applies) == 0:
-		fmt.Fprintf(p.out, "There is no history of %s below %s.\n", text.Escape(stacksText(o.stacks)), home)
-		next := "muster apply records what it changes"
+		of, next := "any stack", "muster apply records what it changes"
 		if len(o.stacks) > 0 {
-			next = "muster history --all"
+			of, next = "stack "+strings.Join(o.stacks, ", "), "muster history --all"
 		}
+		fmt.Fprintf(p.out, "There is no history of %s below %s.\n", text.Escape(of), home)
 		fmt.Fprintf(p.err, "  next: %s\n", p.paste(next))
 	default:
 		err = report.History(p.out, applies, p.layout())
@@ -126,13 +126,6 @@ func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptio
 		return foundAttention
 	}
 	return err
-}
-
-func stacksText(stacks []string) string {
-	if len(stacks) == 0 {
-		return "any stack"
-	}
-	return "stack " + strings.Join(stacks, ", ")
 }
 
 // noteApplies says what to do about applies that need somebody: those of which nothing can be read, and a last one that

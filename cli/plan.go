@@ -156,10 +156,7 @@ func (p *process) applyFile(name string, servers []string) string {
 		p.checkHosts(target{servers: servers, by: byPlan}) != nil {
 		words = append(words, "--servers", strings.Join(servers, ","))
 	}
-	for i, word := range words {
-		words[i] = text.ShellWord(word)
-	}
-	return strings.Join(append(words, text.ShellWord(name)), " ")
+	return strings.Join(text.Each(append(words, name), text.ShellWord), " ")
 }
 
 // save writes the plan file of --out, unless a guard refuses the plan.
@@ -242,11 +239,8 @@ func (f *planFlags) addTo(fs *pflag.FlagSet) {
 
 // repeated is the flags that decide which changes a plan has, as one types them, each after a space.
 func (f planFlags) repeated() string {
-	var b strings.Builder
-	for _, word := range given(f.fs, "only", "skip", "max-delete", "allow-empty") {
-		b.WriteString(" " + text.ShellWord(word))
-	}
-	return b.String()
+	words := text.Each(given(f.fs, "only", "skip", "max-delete", "allow-empty"), text.ShellWord)
+	return strings.Join(append([]string{""}, words...), " ")
 }
 
 func (f planFlags) check() error {

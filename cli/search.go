@@ -56,15 +56,14 @@ func (f *searchFlags) addConfigTo(fs *pflag.FlagSet) {
 // what may be the name, the path or a pattern of a job: a configuration is a file named like one, or a directory that
 // is written with a slash and not as an absolute path.
 func (p *process) takeConfig(f *searchFlags, arg string) (string, error) {
-	info, err := os.Stat(p.path(arg))
-	if arg == "" || err != nil || filepath.IsAbs(arg) && info.IsDir() {
+	switch info, err := os.Stat(p.path(arg)); {
+	case arg == "" || err != nil:
 		return arg, nil
-	}
-	if info.IsDir() && !slices.Contains([]string{".", ".."}, arg) && !strings.Contains(arg, "/") ||
-		!info.IsDir() && !isConfigFile(arg) {
+	case !info.IsDir() && !isConfigFile(arg):
 		return arg, nil
-	}
-	if f.config != "" {
+	case info.IsDir() && (filepath.IsAbs(arg) || !strings.Contains(arg, "/") && arg != "." && arg != ".."):
+		return arg, nil
+	case f.config != "":
 		return "", usagef("name one of them", "%s and --file %s are two configurations", arg, f.config)
 	}
 	f.config = arg
@@ -463,13 +462,4 @@ func (scope *searchScope) findQueueOrBatch(ctx context.Context, name string) (fo
 		return f, err
 	}
 	return scope.findBatch(ctx, name)
-}
-
-// ofQueue finds QUEUE or QUEUE/BATCH, and reports whether name is one: otherwise it may be GROUP/DUTY.
-func (scope *searchScope) ofQueue(ctx context.Context, name string) (f foundQueue, is bool, err error) {
-	f, err = scope.findQueueOrBatch(ctx, name)
-	if err != nil && !unreachable(err) {
-		return f, false, nil
-	}
-	return f, err == nil, err
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -23,11 +24,7 @@ const helpWidth = 80
 // help prints what cmd does, how it is called, and its flags.
 func help(w io.Writer, cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag() // cobra adds it to a command that runs, and "muster help COMMAND" runs another
-	text := cmd.Long
-	if text == "" {
-		text = cmd.Short + "."
-	}
-	fmt.Fprintf(w, "%s\n\nUsage:\n", strings.TrimSpace(text))
+	fmt.Fprintf(w, "%s\n\nUsage:\n", strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short+".")))
 	if cmd.Runnable() && cmd.HasParent() {
 		fmt.Fprintf(w, "  %s\n", cmd.UseLine())
 	}
@@ -77,8 +74,7 @@ func newHelpCmd(p *process) *cobra.Command {
 
 // unknownCommand returns a usage problem that suggests a command.
 func unknownCommand(root *cobra.Command, name string) error {
-	switch name { // what other tools call it
-	case "destroy":
+	if name == "destroy" { // what other tools call it
 		return usagef("remove the job's block and: muster apply; or: muster terminate JOB", "unknown command %q", name)
 	}
 	var names []string
@@ -150,15 +146,11 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 
 // valueHint says how to write a value of the flag.
 func valueHint(e *pflag.InvalidValueError) string {
-	switch e.GetFlag().Value.Type() {
-	case "int":
-		return "write a whole number"
-	case "duration":
-		return "write a number and a unit, such as 30s or 2m"
-	case "bool":
-		return "write true or false"
-	}
-	return e.Unwrap().Error()
+	return cmp.Or(map[string]string{
+		"int":      "write a whole number",
+		"duration": "write a number and a unit, such as 30s or 2m",
+		"bool":     "write true or false",
+	}[e.GetFlag().Value.Type()], e.Unwrap().Error())
 }
 
 // firstWord returns the first of args that is neither a flag of root nor the value of one.
