@@ -120,7 +120,7 @@ func (o devOptions) startZooKeeper(ctx context.Context) (devZooKeeper, error) {
 	if o.embedded {
 		return o.startEmbedded()
 	}
-	e, err := zkserver.Start(ctx, zkserver.Options{Servers: o.servers, Ports: o.ports()})
+	e, err := zkserver.Start(ctx, zkserver.Options{Servers: o.servers, Port: o.port})
 	missing := errors.Is(err, zkserver.ErrNotInstalled)
 	switch {
 	case err == nil:
@@ -163,18 +163,6 @@ func (o devOptions) startEmbedded() (devZooKeeper, error) {
 			return err
 		},
 	}, nil
-}
-
-// ports are the ports of the servers; nil means free ones.
-func (o devOptions) ports() []int {
-	if o.port == 0 {
-		return nil
-	}
-	ports := make([]int, o.servers)
-	for i := range ports {
-		ports[i] = o.port + i
-	}
-	return ports
 }
 
 // portError says which ports need no permission, if only root may use the one that was asked for.

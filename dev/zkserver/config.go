@@ -285,9 +285,9 @@ func choosePlaces(o Options) ([]place, reservations, error) {
 	}
 	places := make([]place, o.Servers)
 	for i := range places {
-		port := 0
-		if len(o.Ports) > 0 {
-			port = o.Ports[i]
+		port := o.Port
+		if port != 0 {
+			port += i
 		}
 		places[i].client = take(port)
 	}

@@ -48,7 +48,7 @@ type Options struct {
 	Dir string
 	// TickTime is ZooKeeper's unit of time; 0 is 500 ms.
 	TickTime time.Duration
-	Ports    []int // ports for clients, one for each server; nil, or a port 0, is a free port
+	Port     int // of the first server for clients, followed by those of the others; 0 is free ports
 
 	Netty      bool // use Netty instead of NIO: twice the requests per second, 0.1 s more to start
 	TLS        bool // clients use TLS, see Ensemble.Certs; implies Netty
@@ -108,9 +108,6 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.Servers != 1 && o.Servers != 3 {
 		return o, fmt.Errorf("zookeeper: %d servers, can start 1 or 3", o.Servers)
-	}
-	if len(o.Ports) != 0 && len(o.Ports) != o.Servers {
-		return o, fmt.Errorf("zookeeper: %d ports for %d servers", len(o.Ports), o.Servers)
 	}
 	if o.TickTime == 0 {
 		o.TickTime = 500 * time.Millisecond

@@ -135,7 +135,7 @@ func runs(t *testing.T, pid string) bool {
 // TestPortOfAKilledServerIsKept: no other program gets the port before the restart.
 func TestPortOfAKilledServerIsKept(t *testing.T) {
 	port := freePort(t)
-	e := start(t, Options{Ports: []int{port}})
+	e := start(t, Options{Port: port})
 	if err := e.Server(0).Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -291,8 +291,7 @@ func TestTwoEnsemblesAtOnce(t *testing.T) {
 func TestInvalidOptions(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{
-		"2 servers":             {Servers: 2},
-		"1 ports for 3 servers": {Servers: 3, Ports: []int{2181}},
+		"2 servers": {Servers: 2},
 	} {
 		if _, err := Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("want an error about %q, got %v", name, err)
@@ -442,12 +441,12 @@ func TestGivenPorts(t *testing.T) {
 	}
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
-	_, err = Start(t.Context(), Options{Ports: []int{port}})
+	_, err = Start(t.Context(), Options{Port: port})
 	if err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("taken port: %v", err)
 	}
 	port = freePort(t)
-	if e := start(t, Options{Ports: []int{port}}); e.Connect() != daemon.Loopback(port) {
+	if e := start(t, Options{Port: port}); e.Connect() != daemon.Loopback(port) {
 		t.Errorf("serves at %s, not at port %d", e.Connect(), port)
 	}
 }
