@@ -98,12 +98,10 @@ func (o explainOptions) run(ctx context.Context, p *process, scope *searchScope,
 		}
 		have.Found[at] = found
 	}
-	want := plan.Want{Stack: "(no configuration here)"}
-	stack := "" // of the configuration, if one was read
-	origins := map[string]map[string]string{}
+	want, stack := plan.Want{Stack: "(no configuration here)"}, ""
+	var origins map[string]map[string]string
 	if scope.cfg != nil {
-		want, stack = wantOf(scope.cfg), scope.cfg.Stack
-		origins = scope.cfg.Origins
+		want, stack, origins = wantOf(scope.cfg), scope.cfg.Stack, scope.cfg.Origins
 	}
 	for _, row := range plan.Diff(want, have).Rows {
 		if row.Path == at {

@@ -28,19 +28,18 @@ func writeFile(path string, data []byte) error {
 	}
 	path = resolveLinks(path)
 	temp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text()[:8]+".tmp")
-	if err := createFile(temp, data, old); err != nil {
-		_ = os.Remove(temp)
-		var pathErr *fs.PathError
-		if errors.As(err, &pathErr) { // the user does not know the temporary file
-			pathErr.Path = path
-		}
-		return err
+	err = createFile(temp, data, old)
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) { // the user does not know the temporary file
+		pathErr.Path = path
 	}
-	if err := os.Rename(temp, path); err != nil {
-		_ = os.Remove(temp)
-		return err
+	if err == nil {
+		err = os.Rename(temp, path)
 	}
-	return nil
+	if err != nil {
+		_ = os.Remove(temp)
+	}
+	return err
 }
 
 // resolveLinks follows the links at path, also to a file that does not exist yet.
@@ -110,8 +109,6 @@ func readBounded(path string, limit int64) ([]byte, error) {
 		return nil, usagef("name a file in it", "%s is a directory", path)
 	case !info.Mode().IsRegular():
 		return nil, usagef("write what it gives into a file, and name that", "%s is not a regular file", path)
-	case info.Size() > limit:
-		return nil, largerThan(path, limit)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -119,14 +116,10 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	body, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(body)) > limit { // it grows
-		return nil, largerThan(path, limit)
+	if err == nil && int64(len(body)) > limit {
+		return nil, usagef("check the name of the file", "%s has more than %d bytes", path, limit)
 	}
 	return body, err
-}
-
-func largerThan(path string, limit int64) error {
-	return usagef("check the name of the file", "%s has more than %d bytes", path, limit)
 }
 
 // writeOutput writes a plan file or a report, unless checkOutput refuses path.

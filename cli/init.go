@@ -23,7 +23,7 @@ var firstConfig string
 const firstFile = "jobs.hcl"
 
 func newInitCmd(p *process) *cobra.Command {
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "init [DIR | FILE]",
 		Short: "Write a first configuration",
 		Long: `Writes jobs.hcl into a directory, which it creates if it is missing, or the file
@@ -32,11 +32,10 @@ change. It overwrites nothing: where a configuration is, it ends with 7.`,
 		Example: `  muster init && muster plan
   muster init prod/
   muster init hello.hcl && muster apply hello.hcl`,
-		Args: argCount(0, 1, "one directory or file"),
-		RunE: func(_ *cobra.Command, args []string) error { return runInit(p, firstArg(args)) },
+		Args:              argCount(0, 1, "one directory or file"),
+		RunE:              func(_ *cobra.Command, args []string) error { return runInit(p, firstArg(args)) },
+		ValidArgsFunction: completeConfig,
 	}
-	cmd.ValidArgsFunction = completeConfig
-	return cmd
 }
 
 func runInit(p *process, arg string) error {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -212,11 +211,9 @@ func (p *process) serveToken() (string, error) {
 		return "", nil
 	}
 	text, err := readBounded(p.path(name), maxCredentials)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", &problem{nil, fmt.Errorf("MUSTER_SERVE_TOKEN_FILE: %w", err), newToken(name)}
-	}
 	if err != nil {
-		return "", fmt.Errorf("MUSTER_SERVE_TOKEN_FILE: %w", err)
+		err = fmt.Errorf("MUSTER_SERVE_TOKEN_FILE: %w", err)
+		return "", withRemedy(err, []remedy{{nil, newToken(name), errorSet{fs.ErrNotExist}}})
 	}
 	token := strings.TrimSpace(string(text))
 	if len(token) < minToken || strings.ContainsAny(token, "\r\n") {

@@ -205,18 +205,13 @@ func refuseEmpty(cmd *cobra.Command, args []string) error {
 	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		values := []string{f.Value.String()}
-		switch list, _ := f.Value.(pflag.SliceValue); f.Value.Type() {
-		case "string":
-		case "stringArray":
+		if list, ok := f.Value.(pflag.SliceValue); ok {
 			values = list.GetSlice()
-		case "stringSlice":
-			if values = list.GetSlice(); len(values) == 0 && f.Name != "fail-on" {
-				values = []string{""}
-			}
-		default:
+		} else if f.Value.Type() != "string" {
 			return
 		}
-		if slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" }) {
+		blank := slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" })
+		if blank || len(values) == 0 && f.Name != "fail-on" {
 			err = usagef(next, "the value of --%s is empty", f.Name)
 		}
 	})
