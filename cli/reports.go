@@ -27,19 +27,14 @@ type reportFlags struct {
 type reportTarget struct{ kind, path string }
 
 func (f *reportFlags) addTo(cmd *cobra.Command) {
-	cmd.Flags().Var((*reportValue)(f), "report", "also write a report, `KIND=PATH`: "+
-		strings.Join(report.Formats(), ", ")+"; PATH - is standard output; may be repeated")
+	cmd.Flags().Func("report", "also write a report, `KIND=PATH`: "+
+		strings.Join(report.Formats(), ", ")+"; PATH - is standard output; may be repeated", f.add)
 	cmd.Flags().BoolVar(&f.json, "json", false, "print as JSON, as --report json=- does")
 	completeReports(cmd)
 }
 
-// reportValue is the pflag.Value of --report.
-type reportValue reportFlags
-
-func (v *reportValue) String() string { return "" }
-func (v *reportValue) Type() string   { return "report" }
-
-func (v *reportValue) Set(s string) error {
+// add takes a value of --report.
+func (f *reportFlags) add(s string) error {
 	kind, path, ok := strings.Cut(s, "=")
 	switch {
 	case !ok || path == "":
@@ -48,14 +43,14 @@ func (v *reportValue) Set(s string) error {
 		return fmt.Errorf("%q is no kind of report: %s", kind, meant(kind, report.Formats()))
 	case isConfigFile(path):
 		return fmt.Errorf("%s is the name of configuration", path)
-	case path == "-" && reportFlags(*v).toStdout():
+	case path == "-" && f.toStdout():
 		return errors.New("only one report can go to standard output")
 	}
 	same := func(t reportTarget) bool { return filepath.Clean(t.path) == filepath.Clean(path) }
-	if slices.ContainsFunc(v.targets, same) {
+	if slices.ContainsFunc(f.targets, same) {
 		return fmt.Errorf("only one report can go to %s", path)
 	}
-	v.targets = append(v.targets, reportTarget{kind, path})
+	f.targets = append(f.targets, reportTarget{kind, path})
 	return nil
 }
 
