@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -100,42 +99,22 @@ func (p *process) parse(arg string, vars varFlags, now time.Time) (*spec.Config,
 // printDiagnostics prints diagnostics about the configuration in dir. It returns them as an error that only sets the
 // exit code.
 func (p *process) printDiagnostics(dir string, diags spec.Diagnostics) error {
-	if err := withDirectory(dir, diags).Text(p.err, p.color(p.err)); err != nil {
+	if err := diags.TextNaming(p.err, p.color(p.err), inDirectory(dir)); err != nil {
 		return err
 	}
 	return diagnosticsError(diags)
 }
 
-// withDirectory puts dir before the file names in diags, so that an editor finds the files. It leaves names alone that
-// are no file in dir, such as MUSTER_VAR_x.
-func withDirectory(dir string, diags spec.Diagnostics) spec.Diagnostics {
-	name := func(file string) string {
+// inDirectory returns how a file of the configuration in dir is called, so that an editor finds it. It leaves names
+// alone that are no file in dir, such as MUSTER_VAR_x.
+func inDirectory(dir string) func(file string) string {
+	return func(file string) string {
 		at := filepath.Join(dir, file)
 		if _, err := os.Stat(at); err != nil || filepath.IsAbs(file) {
 			return file
 		}
 		return at
 	}
-	diags = slices.Clone(diags)
-	for i := range diags {
-		d := &diags[i]
-		if d.Range != nil {
-			r := *d.Range
-			r.Filename = name(r.Filename)
-			d.Range = &r
-		}
-		d.Related = slices.Clone(d.Related)
-		for j := range d.Related {
-			d.Related[j].Range.Filename = name(d.Related[j].Range.Filename)
-		}
-		d.Values = slices.Clone(d.Values)
-		for j, v := range d.Values {
-			if file, line, ok := strings.Cut(v.From, ":"); ok {
-				d.Values[j].From = name(file) + ":" + line
-			}
-		}
-	}
-	return diags
 }
 
 // diagnosticsError is diagnostics that were printed.
@@ -195,7 +174,7 @@ func runValidate(p *process, o validateOptions, dir string) error {
 	case o.json:
 		err = diags.JSON(p.out)
 	case len(diags) > 0:
-		err = withDirectory(p.path(p.configDir(dir)), diags).Text(p.err, p.color(p.err))
+		err = diags.TextNaming(p.err, p.color(p.err), inDirectory(p.path(p.configDir(dir))))
 	}
 	switch {
 	case err != nil:

@@ -34,11 +34,16 @@ func (ds Diagnostics) JSON(w io.Writer) error {
 	return enc.Encode(out)
 }
 
-// Text writes the diagnostics for eyes. Where a finding stands is marked with carets on a line of their own, so it is
-// seen without colour too. No control character of the source gets through.
+// Text is TextNaming with the names of files as they are.
 func (ds Diagnostics) Text(w io.Writer, color bool) error {
+	return ds.TextNaming(w, color, func(file string) string { return file })
+}
+
+// TextNaming writes the diagnostics for eyes. Where a finding stands is marked with carets on a line of their own, so
+// it is seen without colour too. No control character of the source gets through. name is how a file is called there.
+func (ds Diagnostics) TextNaming(w io.Writer, color bool, name func(file string) string) error {
 	var b bytes.Buffer
-	p := printer{out: &b, color: color}
+	p := printer{out: &b, color: color, name: name}
 	for i, d := range ds {
 		if i > 0 {
 			b.WriteByte('\n')
@@ -52,6 +57,7 @@ func (ds Diagnostics) Text(w io.Writer, color bool) error {
 type printer struct {
 	out   *bytes.Buffer
 	color bool
+	name  func(file string) string
 }
 
 // The colours of a diagnostic.
@@ -94,7 +100,9 @@ func (p *printer) diagnostic(d Diagnostic) {
 	bar := strings.Repeat(" ", gutter+1)
 	for _, v := range d.Values {
 		from := ""
-		if v.From != "" {
+		if file, line, ok := strings.Cut(v.From, ":"); ok {
+			from = "  (" + text.Escape(p.name(file)+":"+line) + ")"
+		} else if v.From != "" {
 			from = "  (" + text.Escape(v.From) + ")"
 		}
 		says := text.EscapeLines(v.Traversal + " " + v.Statement)
@@ -119,7 +127,7 @@ func indented(s, indent string) string {
 // place prints the position, the source line, and the marks below it.
 func (p *printer) place(arrow string, gutter int, r Range, s *Snippet, in, tone string, mark rune, note string) {
 	bar := strings.Repeat(" ", gutter+1)
-	at := fmt.Sprintf("%s:%d:%d", text.Escape(r.Filename), r.Start.Line, r.Start.Column)
+	at := fmt.Sprintf("%s:%d:%d", text.Escape(p.name(r.Filename)), r.Start.Line, r.Start.Column)
 	p.printf("%*s%s %s%s\n", gutter, "", p.paint(blue, arrow), at, in)
 	if s == nil {
 		if note != "" {
