@@ -191,7 +191,6 @@ func (p *process) user() string {
 	return cmp.Or(name, "unknown") + "@" + cmp.Or(host, "unknown")
 }
 
-// runApplyFile applies a saved plan as it is.
 func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, run *report.Run) error {
 	if err := errors.Join(o.check(), refusePlanFlags(cmd)); err != nil {
 		return err
@@ -267,7 +266,6 @@ func refusePlanFlags(cmd *cobra.Command) error {
 	return nil
 }
 
-// readPlan reads a saved plan, strictly.
 func readPlan(file string) (planfile.Saved, error) {
 	data, err := readBounded(file, planfile.MaxFile)
 	if err != nil {
@@ -408,7 +406,6 @@ func (p *process) confirm(ctx context.Context, pl plan.Plan) error {
 	return p.expect(ctx, want)
 }
 
-// expect asks for this answer. Any other declines.
 func (p *process) expect(ctx context.Context, want string) error {
 	answer, err := p.ask(ctx)
 	if err == nil && answer != want {
@@ -418,7 +415,6 @@ func (p *process) expect(ctx context.Context, want string) error {
 	return err
 }
 
-// ask reads a line from standard input.
 func (p *process) ask(ctx context.Context) (string, error) {
 	line, err := interruptible(ctx, func() (string, error) { return bufio.NewReader(p.in).ReadString('\n') })
 	if err != nil { // no line end was typed

@@ -123,7 +123,6 @@ type diagnosticsError spec.Diagnostics
 func (d diagnosticsError) Error() string { return text.Count(len(d), "diagnostic") }
 func (d diagnosticsError) Unwrap() error { return errPrinted }
 
-// hasConfiguration reports whether the current directory holds a configuration.
 func (p *process) hasConfiguration() bool { return p.configurationIn(".") != "" }
 
 // configurationIn returns a file of the configuration in a directory; empty if there is none. An empty file does not

@@ -57,7 +57,6 @@ queue needs, and prints a line with its address. A configuration whose variable
 	return cmd
 }
 
-// check refuses what cannot be started.
 func (o devOptions) check() error {
 	switch {
 	case o.servers != 1 && o.servers != 3:

@@ -130,7 +130,6 @@ func driftFinding(d plan.Drift, failOn []plan.DriftKind) error {
 	return nil
 }
 
-// driftCheck is one run of drift.
 type driftCheck struct {
 	p      *process
 	o      driftOptions

@@ -17,7 +17,6 @@ import (
 	"muster/text"
 )
 
-// globalFlags are the flags of every command.
 type globalFlags struct {
 	dir                    string
 	servers                []string
@@ -169,7 +168,6 @@ type called struct {
 	servers []string // that the configuration declares, if they are used
 }
 
-// note remembers how muster was called.
 func (p *process) note(cmd *cobra.Command, args []string) {
 	p.called.cmd = cmd
 	if f := cmd.Flags().Lookup("file"); f != nil {

@@ -182,7 +182,6 @@ func (p *process) showPlan(c comparison, all bool, notes []string, next string) 
 	return report.Plan(p.out, c.plan, opts)
 }
 
-// printSaved prints a plan as JSON, as a plan file has it.
 func (p *process) printSaved(s planfile.Saved) error {
 	file, err := planfile.Encode(declarable(), s)
 	if err != nil {
@@ -278,7 +277,6 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 	return c, nil
 }
 
-// wantOf returns what a configuration declares.
 func wantOf(cfg *spec.Config) plan.Want {
 	return plan.Want{Stack: cfg.Stack, Home: cfg.Home, TakeOver: cfg.TakeOver, Declared: cfg.Declared}
 }
@@ -311,12 +309,10 @@ func newGlobs(patterns []string) globs {
 	return gs
 }
 
-// match reports whether one of the patterns matches one of names.
 func (gs globs) match(names ...string) bool {
 	return slices.ContainsFunc(gs, func(g *regexp.Regexp) bool { return slices.ContainsFunc(names, g.MatchString) })
 }
 
-// filter holds --only and --skip.
 type filter struct{ only, skip []string }
 
 // apply removes the rows that were not asked for, and marks the plan as partial if there were any. A pattern may match
@@ -366,7 +362,6 @@ func runShow(p *process, o showOptions, file string) error {
 	return p.showSaved(saved, o.all)
 }
 
-// showSaved prints a saved plan, and when it was made.
 func (p *process) showSaved(s planfile.Saved, all bool) error {
 	created, version := s.Created.Format(time.RFC3339), text.Escape(s.MusterVersion)
 	fmt.Fprintf(p.out, "Saved %s by muster %s as plan %s.\n", created, version, s.Plan.ID)

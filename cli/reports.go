@@ -17,7 +17,6 @@ import (
 	"muster/spec"
 )
 
-// reportFlags are --report and --json.
 type reportFlags struct {
 	targets []reportTarget
 	json    bool // as a json report on standard output

@@ -164,10 +164,7 @@ func isGlob(pattern string) bool { return strings.ContainsAny(pattern, "*?") }
 // selectJobs returns the jobs whose path, name or recorded address matches the pattern. An empty pattern matches all.
 func selectJobs(have plan.State, pattern string) []view.Resource {
 	var jobs []view.Resource
-	if pattern == "" {
-		pattern = "*"
-	}
-	fits := newGlobs([]string{pattern})
+	fits := newGlobs([]string{cmp.Or(pattern, "*")})
 	for _, at := range slices.Sorted(maps.Keys(have.Found)) {
 		o := have.Found[at]
 		names := []string{at, path.Base(at)}
@@ -260,7 +257,6 @@ func (p *process) reconnectSoon(ctx context.Context, scope *searchScope, tries i
 	}
 }
 
-// draw writes a whole status.
 func (p *process) draw(status []byte, first bool) {
 	switch {
 	case isTerminal(p.out):

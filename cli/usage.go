@@ -56,7 +56,6 @@ func flagUsages(fs *pflag.FlagSet) string {
 	})
 }
 
-// newHelpCmd is "muster help COMMAND".
 func newHelpCmd(p *process) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -144,7 +143,6 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	return usagef(next, "unknown flag --%s", name)
 }
 
-// valueHint says how to write a value of the flag.
 func valueHint(e *pflag.InvalidValueError) string {
 	return cmp.Or(map[string]string{
 		"int":      "write a whole number",
@@ -238,7 +236,6 @@ func meantRoot(root string) string {
 	return resource.DefaultRoot
 }
 
-// checkStacks checks the values of --stack.
 func checkStacks(stacks []string) error {
 	for _, stack := range stacks {
 		if err := resource.CheckName("stack", stack); err != nil {

@@ -28,7 +28,6 @@ func manual(root *cobra.Command, at time.Time, version string) map[string][]byte
 	return pages
 }
 
-// page is the page of a command.
 func page(c *cobra.Command, name string, at time.Time, version string) []byte {
 	m := new(roff)
 	fmt.Fprintf(m, ".TH %q 1 %s %q muster\n", strings.ToUpper(name), at.Format(time.DateOnly), "muster "+version)
@@ -128,7 +127,6 @@ func (m *roff) paragraphs(s string) {
 // unindent removes two spaces from the start of each line.
 func unindent(s string) string { return regexp.MustCompile(`(?m)^  `).ReplaceAllString(s, "") }
 
-// commands lists the commands and their pages.
 func (m *roff) commands(root *cobra.Command) {
 	m.request("SH", "COMMANDS")
 	for _, c := range root.Commands() {
