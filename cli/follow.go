@@ -101,21 +101,28 @@ func runFollow(ctx context.Context, p *process, o followOptions, name string) er
 		return err
 	}
 	f := follower{p, root, groupName, duty}
-	switch {
-	case o.once:
-		return p.followOnce(ctx, f, o)
-	case len(o.command) > 0:
+	if len(o.command) > 0 {
 		return p.followWith(ctx, f, o)
 	}
 	var last member.Leader
 	first := true
-	return f.follow(ctx, func(l member.Leader) error {
+	err = f.follow(ctx, func(l member.Leader) error {
 		if first || l != last {
 			p.printLeader(l, o.json)
 		}
 		first, last = false, l
+		if o.once {
+			return errReached
+		}
 		return p.stdoutError()
 	})
+	switch {
+	case !errors.Is(err, errReached):
+		return err
+	case last == (member.Leader{}):
+		return finding(1)
+	}
+	return nil
 }
 
 // printLeader prints nothing for nobody, unless as JSON.
@@ -128,23 +135,6 @@ func (p *process) printLeader(l member.Leader, asJSON bool) {
 	case l != (member.Leader{}):
 		fmt.Fprintf(p.out, "%s %d\n", text.Escape(cmp.Or(l.Address, "-")), l.Epoch)
 	}
-}
-
-func (p *process) followOnce(ctx context.Context, f follower, o followOptions) error {
-	enough := errors.New("seen one")
-	nobody := false
-	err := f.follow(ctx, func(l member.Leader) error {
-		nobody = l == member.Leader{}
-		p.printLeader(l, o.json)
-		return enough
-	})
-	switch {
-	case !errors.Is(err, enough):
-		return err
-	case nobody:
-		return finding(1)
-	}
-	return nil
 }
 
 // followWith runs the command beside the holder.
@@ -188,17 +178,18 @@ const followPause = time.Second
 // fails before the first answer is the error.
 func (f follower) follow(ctx context.Context, each func(member.Leader) error) error {
 	answered := false
+	var stop error // of each
 	for {
 		err := f.inSession(ctx, func(l member.Leader) error {
 			answered = true
-			return each(l)
+			stop = each(l)
+			return stop
 		})
-		var stop stopFollowing
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.As(err, &stop):
-			return stop.error
+		case stop != nil:
+			return stop
 		case !answered && (errors.Is(err, member.ErrNoDuty) || errors.Is(err, member.ErrNoGroup)):
 			at := resource.Join(f.root, f.name)
 			next := "muster status " + text.ShellWord(at) + " shows its duties"
@@ -214,9 +205,6 @@ func (f follower) follow(ctx context.Context, each func(member.Leader) error) er
 	}
 }
 
-// stopFollowing is an error of each.
-type stopFollowing struct{ error }
-
 func (f follower) inSession(ctx context.Context, each func(member.Leader) error) error {
 	s, err := f.p.connect(ctx, f.p.target(target{timeout: time.Duration(group.Default().Timeouts.Session)}))
 	if err != nil {
@@ -224,11 +212,11 @@ func (f follower) inSession(ctx context.Context, each func(member.Leader) error)
 	}
 	defer s.Close()
 	for l, err := range member.Follow(ctx, s, f.root, f.name, f.duty) {
+		if err == nil {
+			err = each(l)
+		}
 		if err != nil {
 			return err
-		}
-		if err := each(l); err != nil {
-			return stopFollowing{err}
 		}
 	}
 	return nil

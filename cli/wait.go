@@ -149,7 +149,7 @@ func (o waitOptions) await(ctx context.Context, p *process, scope *searchScope, 
 // errTimeUp is the cause of a context that --timeout ended.
 var errTimeUp = errors.New("the time is up")
 
-// errReached ends the looking.
+// errReached ends the looking for something.
 var errReached = errors.New("reached")
 
 // awaited is one job, group or queue that is waited for.
