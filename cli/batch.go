@@ -139,13 +139,9 @@ func readBatch(ctx context.Context, f foundQueue, op *tasks.Operator) (batchDeta
 	if err != nil {
 		return d, err
 	}
-	counts := d.BatchCounts
-	d.BatchRow = view.BatchRow{
-		Batch: view.Batch{
-			ID: f.id, State: string(m.State), Tasks: m.Tasks, Bytes: m.Bytes, Weight: m.Weight, Results: m.Results,
-			By: m.By, Since: m.Since,
-		},
-		BatchCounts: counts,
+	d.Batch = view.Batch{
+		ID: f.id, State: string(m.State), Tasks: m.Tasks, Bytes: m.Bytes, Weight: m.Weight, Results: m.Results,
+		By: m.By, Since: m.Since,
 	}
 	d.SHA256, d.TaskTimeout = m.SHA256, cmp.Or(m.TaskTimeout, op.Queue.TaskTimeout).String()
 	if d.How != "" {
@@ -268,7 +264,7 @@ func (p *process) printDeadTask(r tasks.Record) {
 	}
 	fmt.Fprintf(p.out, "task %d: %s\n", r.Index, text.Escape(task))
 	fmt.Fprintf(p.out, "  died %s in attempt %d: %s\n", r.Died.UTC().Format(time.RFC3339), r.Attempt,
-		text.Escape(orUnknown(r.Error)))
+		text.Escape(cmp.Or(r.Error, noReason)))
 	if len(r.Tail) > 0 {
 		for line := range strings.SplitSeq(strings.TrimRight(string(r.Tail), "\n"), "\n") {
 			fmt.Fprintf(p.out, "  | %s\n", text.Escape(line))

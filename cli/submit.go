@@ -200,7 +200,8 @@ func (p *process) taskSource(ctx context.Context, o submitOptions, files []strin
 			return nil, nil, usagef("muster submit QUEUE FILE; - is the terminal",
 				"there is no file, and standard input is a terminal")
 		}
-		return streamSource(p.in, end)
+		stream := tasks.NewStream(p.in, end)
+		return stream.Tasks, func() { _ = stream.Close() }, nil
 	}
 	f, err := interruptible(ctx, func() (*os.File, error) { // a named pipe is open only when somebody writes to it
 		return os.Open(p.path(files[0]))
@@ -216,15 +217,10 @@ func (p *process) taskSource(ctx context.Context, o submitOptions, files []strin
 		return nil, nil, errors.Join(usagef("muster submit QUEUE --files "+text.ShellWord(files[0])+"/*",
 			"%s is a directory", files[0]), f.Close())
 	case !info.Mode().IsRegular():
-		source, closeStream, err := streamSource(f, end)
-		return source, func() { closeStream(); _ = f.Close() }, err
+		stream := tasks.NewStream(f, end)
+		return stream.Tasks, func() { _ = errors.Join(stream.Close(), f.Close()) }, nil
 	}
 	return tasks.Lines(f, end), func() { _ = f.Close() }, nil
-}
-
-func streamSource(in io.Reader, end byte) (tasks.Source, func(), error) {
-	stream := tasks.NewStream(in, end)
-	return stream.Tasks, func() { _ = stream.Close() }, nil
 }
 
 // again is the command that goes on with a batch, without its id.
@@ -427,15 +423,17 @@ func (s *submitting) print(ctx context.Context, op *tasks.Operator, got tasks.Su
 	out := bufio.NewWriterSize(s.p.out, 1<<16)
 	all := tasks.InOrder(tasks.Records(ctx, st, got.ID, op.Away(ctx)), got.Manifest.Tasks)
 	for r, err := range all {
-		if err != nil {
-			return dead, s.incomplete(err)
-		}
-		if ctx.Err() != nil {
+		switch {
+		case errors.Is(err, store.ErrNoBatch):
+			return dead, fmt.Errorf("%w: %w", tasks.ErrLost, err)
+		case err != nil:
+			return dead, err
+		case ctx.Err() != nil:
 			return dead, context.Cause(ctx)
-		}
-		if r.Dead {
-			dead++
-			s.nameDead(r, dead)
+		case r.Dead:
+			if dead++; dead <= maxNamedDead {
+				fmt.Fprintf(s.p.err, "task %d is dead: %s\n", r.Index, text.Escape(cmp.Or(r.Error, noReason)))
+			}
 		}
 		if err := s.printOne(out, r); err != nil {
 			return dead, err
@@ -457,14 +455,6 @@ func (s *submitting) print(ctx context.Context, op *tasks.Operator, got tasks.Su
 	return dead, nil
 }
 
-// incomplete is an error of Redis while results were read.
-func (s *submitting) incomplete(err error) error {
-	if errors.Is(err, store.ErrNoBatch) {
-		return fmt.Errorf("%w: %w", tasks.ErrLost, err)
-	}
-	return err
-}
-
 // printOne prints what became of a task.
 func (s *submitting) printOne(out io.Writer, r tasks.Record) error {
 	if s.o.json {
@@ -484,16 +474,5 @@ func (s *submitting) printOne(out io.Writer, r tasks.Record) error {
 	return err
 }
 
-// nameDead names a dead task on standard error.
-func (s *submitting) nameDead(r tasks.Record, nth int64) {
-	if nth <= maxNamedDead {
-		fmt.Fprintf(s.p.err, "task %d is dead: %s\n", r.Index, text.Escape(orUnknown(r.Error)))
-	}
-}
-
-func orUnknown(reason string) string {
-	if reason == "" {
-		return "its executor gave no reason"
-	}
-	return reason
-}
+// noReason stands for the reason of a dead task that has none.
+const noReason = "its executor gave no reason"
