@@ -155,8 +155,12 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 
 // workerIdentity returns who joins. An empty identity becomes the address. The address is empty without --advertise.
 func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
-	if c.Info, err = advertised(o.advertise); err != nil {
-		return c, err
+	if o.advertise != "" {
+		host, port, err := wrap.ParseAddress(o.advertise)
+		if err != nil {
+			return c, usagef("muster worker --advertise 10.0.0.1:7000", "--advertise %w", err)
+		}
+		c.Info = znode.Worker{IP: host, Port: port}
 	}
 	host, _ := os.Hostname() // an empty name is no stable identity
 	identity, stable, err := worker.Identify(o.identity, p.environ.value, host, c.Info.Address())
@@ -191,20 +195,17 @@ func declaredJob(cfg *spec.Config, name, root string) (job.Job, error) {
 	switch len(found) {
 	case 0:
 		paths := cmp.Or(text.List(wantOf(cfg).Paths(), maxListed), "none")
+		below := ""
+		if root != "" {
+			below = " below " + root
+		}
 		return job.Job{}, usagef("declare it there, or take one of: "+paths,
-			"the configuration declares no job %q%s", name, below(root))
+			"the configuration declares no job %q%s", name, below)
 	case 1:
 		return found[0], nil
 	}
 	return job.Job{}, usagef("muster worker --root "+found[0].Root,
 		"the configuration declares %d jobs %q: say below which root", len(found), name)
-}
-
-func below(root string) string {
-	if root == "" {
-		return ""
-	}
-	return " below " + root
 }
 
 // createJob creates the job as an apply would, unless it exists.
@@ -225,16 +226,4 @@ func (p *process) createJob(ctx context.Context, s *zkconn.Session, cfg *spec.Co
 		fmt.Fprintf(p.err, "created %s as %s declares it\n", j.Path(), j.At)
 	}
 	return err
-}
-
-// advertised returns the address of --advertise; it is empty without the flag.
-func advertised(address string) (znode.Worker, error) {
-	if address == "" {
-		return znode.Worker{}, nil
-	}
-	host, port, err := wrap.ParseAddress(address)
-	if err != nil {
-		return znode.Worker{}, usagef("muster worker --advertise 10.0.0.1:7000", "--advertise %w", err)
-	}
-	return znode.Worker{IP: host, Port: port}, nil
 }
