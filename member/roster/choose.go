@@ -1,7 +1,6 @@
 package roster
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -94,17 +93,15 @@ func (g *indexed) sortVersions() {
 
 // compare orders versions. No version is older than every other.
 func compare(a, b *version.Version) int {
-	if a == nil || b == nil {
-		return cmp.Compare(present(a), present(b))
+	switch {
+	case a == b:
+		return 0
+	case a == nil:
+		return -1
+	case b == nil:
+		return 1
 	}
 	return a.Compare(b)
-}
-
-func present(v *version.Version) int {
-	if v == nil {
-		return 0
-	}
-	return 1
 }
 
 // choice is who may have a duty, and why.
@@ -113,7 +110,8 @@ type choice struct {
 	last   int // the member that has it; none if nobody or a member that left
 	pinned int // to this member; none if it left
 	giver  int // the member that has to hand it over, or has; none if it left
-	able   set // members that can do it
+	fit    set // members that list it and have a version that fits
+	able   set // of those, the members that are ready: they can do it
 	wanted set // of those, the members of the preferred version
 	prefer int // the preferred version; none without a preference, or if nobody can do it
 	newer  set // members of newer versions that are preferred once they are all settle old
@@ -131,7 +129,8 @@ func (g *indexed) choose(d int) choice {
 	c.newer = newSet(len(g.in.Members))
 	c.last, c.pinned = g.member(g.in.Holders, duty.Name), g.member(g.in.Pins, duty.Name)
 	c.giver = g.member(g.in.HandOver, duty.Name)
-	c.able = g.listed[d].and(g.ready).and(g.fitting(duty.Versions))
+	c.fit = g.listed[d].and(g.fitting(duty.Versions))
+	c.able = c.fit.and(g.ready)
 	c.wanted, c.free = c.able, c.able.minus(g.waiting(d))
 	holds := c.last != none && c.able.has(c.last)
 	if duty.Newest && !c.able.empty() {
@@ -263,15 +262,12 @@ func (g *indexed) newestWith(enough int, s set, v int) int {
 
 // member returns the member whose seat stands at a duty's name; none if it is not live.
 func (g *indexed) member(seats map[string]int32, duty string) int {
-	seat, ok := seats[duty]
-	if !ok {
-		return none
+	if seat, ok := seats[duty]; ok {
+		if m, ok := g.index[seat]; ok {
+			return m
+		}
 	}
-	m, ok := g.index[seat]
-	if !ok {
-		return none
-	}
-	return m
+	return none
 }
 
 // fitting returns the members whose versions fit.

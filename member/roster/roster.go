@@ -251,12 +251,11 @@ func (g *indexed) post(c choice, holder int, uneven bool) Post {
 
 // unable counts who cannot do the duty of a choice.
 func (g *indexed) unable(c choice) Unable {
-	listed := g.listed[c.duty]
-	fitting := listed.and(g.fitting(g.in.Duties[c.duty].Versions))
+	listed := g.listed[c.duty].size()
 	return Unable{
-		NotListed: len(g.in.Members) - listed.size(),
-		Version:   listed.size() - fitting.size(),
-		NotReady:  fitting.size() - c.able.size(),
+		NotListed: len(g.in.Members) - listed,
+		Version:   listed - c.fit.size(),
+		NotReady:  c.fit.size() - c.able.size(),
 	}
 }
 
