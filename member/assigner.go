@@ -361,10 +361,12 @@ func (f *office) changed(o orders) int64 {
 // undecided reports whether no assigner has written since the last change.
 func (f *office) undecided(o orders) bool { return f.changed(o) > f.stat.Mzxid }
 
-// takeOffice notes in the memory who was passed over for this member.
+// takeOffice notes in the memory who was passed over for this member, and forgets itself and the seats that are gone.
 func (f *office) takeOffice() {
-	own := func(seat string) bool { return seat == f.m.seat.Name() }
-	f.memory.Passed = slices.DeleteFunc(slices.Clone(f.memory.Passed), own)
+	f.memory.Passed = slices.DeleteFunc(slices.Clone(f.memory.Passed), func(seat string) bool {
+		n, err := znode.SeatNumber(seat)
+		return err != nil || f.names[n] != seat || seat == f.m.seat.Name()
+	})
 	if f.over != nil {
 		f.memory.Passed = append(f.memory.Passed, f.over.seat)
 		slices.Sort(f.memory.Passed)
@@ -481,18 +483,15 @@ func readInbox[T any](
 // discard deletes an inbox entry that nobody can read. One that cannot be deleted either, such as one with children, is
 // left alone from now on.
 func (f *office) discard(ctx context.Context, path string) error {
-	var refused *zkconn.Error
 	err := f.m.session.Delete(ctx, path, -1)
 	switch {
 	case errors.Is(err, zkconn.ErrNotEmpty), errors.Is(err, zkconn.ErrNoAuth):
 		f.stuck[path] = true
-		return nil
-	case err == nil, errors.Is(err, zkconn.ErrNoNode):
-		return nil
-	case errors.Is(err, zkconn.ErrUnknown) && errors.As(err, &refused): // listed again if it is still there
-		return nil
+	case errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrUnknown): // listed again if it is still there
+	default:
+		return err
 	}
-	return err
+	return nil
 }
 
 // readSeats reads the seats that are new, and the members that were not ready. Only an assigner writes seats, so the
@@ -655,13 +654,4 @@ func (f *office) lookForHolders(ctx context.Context, duties []string, half time.
 
 func notTaken(g group.Group) string {
 	return fmt.Sprintf("it was given the duty and has not taken it within %s", g.Timeouts.Session)
-}
-
-// tellUntaken tells of duties that were taken away.
-func (f *office) tellUntaken(g group.Group, untaken map[string]string) {
-	for d, seat := range untaken {
-		if s := f.seats[seat]; s != nil {
-			f.m.emit(Event{Kind: EventNotTaken, Duty: d, Text: s.seat.Identity + ": " + notTaken(g)})
-		}
-	}
 }

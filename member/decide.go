@@ -38,7 +38,11 @@ func (f *office) decide(ctx context.Context, o orders) (next time.Duration, err 
 	if err := f.write(ctx, o, r, old, answered); err != nil {
 		return 0, err
 	}
-	f.tellUntaken(o.group, untaken)
+	for d, seat := range untaken {
+		if s := f.seats[seat]; s != nil {
+			f.m.emit(Event{Kind: EventNotTaken, Duty: d, Text: s.seat.Identity + ": " + notTaken(o.group)})
+		}
+	}
 	return r.Next, nil
 }
 
@@ -199,10 +203,6 @@ func (f *office) obey(a znode.Ask, in *roster.Input) {
 
 // forgetGone forgets the failures of members that have gone, and everything about duties that are not declared.
 func (f *office) forgetGone(g group.Group) {
-	f.memory.Passed = slices.DeleteFunc(slices.Clone(f.memory.Passed), func(seat string) bool {
-		n, err := znode.SeatNumber(seat)
-		return err != nil || f.names[n] != seat
-	})
 	gone := func(d string) bool { _, declared := g.Duty(d); return !declared }
 	maps.DeleteFunc(f.memory.Paused, func(d, _ string) bool { return gone(d) })
 	for d, bySeat := range f.memory.Failures {
@@ -232,18 +232,18 @@ func clone(c znode.AssignerMemory) znode.AssignerMemory {
 func (f *office) decideCrons(ctx context.Context, g group.Group, old znode.AssignerMemory) error {
 	for _, d := range g.Duties {
 		_, was := old.Paused[d.Name]
-		if _, is := f.memory.Paused[d.Name]; d.Type != group.Cron || !was || is {
-			continue
-		}
-		if err := f.resumeCron(ctx, d); err != nil {
-			return fmt.Errorf("cursor of %s: %w", d.Name, err)
+		if _, is := f.memory.Paused[d.Name]; d.Type == group.Cron && was && !is {
+			if err := f.resumeCron(ctx, d); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
 // resumeCron sets the cursor of a cron whose pause ends. There is none if nobody has had it.
-func (f *office) resumeCron(ctx context.Context, d group.Duty) error {
+func (f *office) resumeCron(ctx context.Context, d group.Duty) (err error) {
+	defer wrapError(&err, "cursor of %s", d.Name)
 	at := znode.Cursor(f.m.root, f.m.Generation, d.Name)
 	body, stat, there, err := zkconn.IfThere(f.m.session.Get(ctx, at))
 	if err != nil || !there {
@@ -257,8 +257,8 @@ func (f *office) resumeCron(ctx context.Context, d group.Duty) error {
 	if err != nil {
 		return err
 	}
-	state := ticks.Cron{Schedule: sched}.Resume(ticks.State{Cursor: ticks.Cursor(cursor)}, f.now())
-	if body, err = znode.Encode(znode.TickCursor(state.Cursor)); err != nil {
+	resumed := ticks.Cron{Schedule: sched}.Resume(ticks.Cursor(cursor), f.now())
+	if body, err = znode.Encode(znode.TickCursor(resumed)); err != nil {
 		return err
 	}
 	f.also = append(f.also, zkconn.SetOp(at, body, stat.Version))

@@ -69,7 +69,7 @@ type work struct {
 func (c Cron) work(s State, now time.Time) *work {
 	w := &work{cron: c, was: s, now: now.UTC().Round(0), cursor: s.Cursor, runs: sorted(s.Runs)}
 	if s.Cursor.Digest != c.Schedule.Digest() {
-		w.cursor = c.cursorAt(s, now)
+		w.cursor = c.Resume(s.Cursor, now)
 	}
 	return w
 }

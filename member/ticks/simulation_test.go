@@ -90,7 +90,7 @@ func (s *simulation) holder(most int) {
 	}
 	offset := s.upTo(time.Minute) - 30*time.Second
 	if s.chance(10) { // a pause ends
-		s.state = s.cron.Resume(s.state, s.now.Add(offset))
+		s.state.Cursor = s.cron.Resume(s.state.Cursor, s.now.Add(offset))
 		s.seen["resume"]++
 	}
 	d := s.cron.Taken(s.state, s.now.Add(offset))

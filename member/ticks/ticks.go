@@ -145,19 +145,13 @@ func ResultOf(exit int) Result {
 	return Unsuccessful
 }
 
-// Resume returns the state of a duty whose pause ends: what fell due meanwhile is forgotten. Whoever ends the pause
-// writes the cursor in the same transaction, because to a later holder those ticks would be missed. An edit of the
-// schedule needs no such call.
-func (c Cron) Resume(s State, now time.Time) State {
-	s.Cursor = c.cursorAt(s, now)
-	return s
-}
-
-// cursorAt returns a cursor that leaves out what is due. It never goes back.
-func (c Cron) cursorAt(s State, now time.Time) Cursor {
+// Resume returns the cursor of a duty whose pause ends, or whose schedule was edited: what is due is forgotten. It never
+// goes back. Whoever ends a pause writes the cursor in the same transaction, because to a later holder those ticks would
+// be missed. An edit needs no such call.
+func (c Cron) Resume(was Cursor, now time.Time) Cursor {
 	at := now.UTC().Round(0).Truncate(time.Second)
-	if s.Cursor.Tick.After(at) {
-		at = s.Cursor.Tick
+	if was.Tick.After(at) {
+		at = was.Tick
 	}
 	return Cursor{Tick: at, Digest: c.Schedule.Digest()}
 }

@@ -53,7 +53,7 @@ func (w *world) event(text string) string {
 		w.cron.Schedule = mustParse(w.t, rest)
 		return ""
 	case name == "resume":
-		w.cron.Leaving, w.state = false, w.cron.Resume(w.state, clock(w.t, rest))
+		w.cron.Leaving, w.state.Cursor = false, w.cron.Resume(w.state.Cursor, clock(w.t, rest))
 		return ""
 	case name == "taken":
 		d = w.cron.Taken(w.state, clock(w.t, rest))
