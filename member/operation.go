@@ -299,14 +299,11 @@ var (
 
 // Step is one step of an operation that this run has come to.
 type Step struct {
-	Name   string
-	Key    string // digest of the name and the arguments
-	Done   bool   // it was recorded before: do not do it again
-	Output []byte // of a step that is done
-	Again  bool   // it is not done, and an earlier attempt began it
+	znode.StepRecord        // as this run has read or written it last. If it is Done, do not do it again
+	Key              string // digest of the name and the arguments
+	Again            bool   // it is not done, and an earlier attempt began it
 
 	o      *Operation
-	record znode.StepRecord
 	unsure bool // whether it was recorded: the outcome of Finish is unknown
 }
 
@@ -321,14 +318,14 @@ func (o *Operation) Step(ctx context.Context, name string, args []string) (_ *St
 		return nil, err
 	}
 	defer o.turn.Release(1)
-	s := &Step{Name: name, o: o, Key: znode.StepKey(name, args)}
+	s := &Step{o: o, Key: znode.StepKey(name, args)}
 	if o.seen[s.Key] {
 		return nil, ErrStepTwice
 	}
 	body, _, err := o.h.m.session.Get(ctx, s.at())
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode):
-		err = s.beginFirst(ctx)
+		err = s.beginFirst(ctx, name)
 	case err != nil:
 	default:
 		err = s.beginAgain(ctx, body)
@@ -368,15 +365,15 @@ func (o *Operation) enter(ctx context.Context) (err error) {
 func (s *Step) at() string { return resource.Join(s.o.steps(), s.Key) }
 
 // beginFirst records the begin of a step that no run has come to before.
-func (s *Step) beginFirst(ctx context.Context) error {
+func (s *Step) beginFirst(ctx context.Context, name string) error {
 	h := s.o.h
 	if s.o.journal.Steps >= znode.MaxSteps {
 		return fmt.Errorf("%w: the operation has %d steps", ErrOperationLimit, znode.MaxSteps)
 	}
-	s.record = znode.StepRecord{Name: s.Name, Attempts: 1, By: h.m.Identity, Epoch: h.Epoch}
 	next := s.o.journal
 	next.Steps++
-	return s.write(ctx, next, func(body []byte) zkconn.Op {
+	record := znode.StepRecord{Name: name, Attempts: 1, By: h.m.Identity, Epoch: h.Epoch}
+	return s.write(ctx, record, next, func(body []byte) zkconn.Op {
 		return zkconn.CreateOp(s.at(), body, zkconn.Persistent, h.m.acl)
 	})
 }
@@ -388,14 +385,13 @@ func (s *Step) beginAgain(ctx context.Context, body []byte) error {
 		return fmt.Errorf("it cannot be read; abort the operation: %w", err)
 	}
 	if record.Done {
-		s.Done, s.Output, s.record = true, record.Output, record
+		s.StepRecord = record
 		return nil
 	}
 	s.Again = true
 	record.Attempts++
 	record.By, record.Epoch = s.o.h.m.Identity, s.o.h.Epoch
-	s.record = record
-	return s.write(ctx, s.o.journal, s.set)
+	return s.write(ctx, record, s.o.journal, s.set)
 }
 
 func (s *Step) set(body []byte) zkconn.Op { return zkconn.SetOp(s.at(), body, -1) }
@@ -412,11 +408,8 @@ func (s *Step) Finish(ctx context.Context, output []byte) (err error) {
 	}
 	defer s.o.turn.Release(1)
 	if s.unsure {
-		if err := s.lookUp(ctx); err != nil {
+		if err := s.lookUp(ctx); err != nil || s.Done {
 			return err
-		}
-		if s.Done {
-			return nil
 		}
 	}
 	if s.Done {
@@ -429,8 +422,9 @@ func (s *Step) Finish(ctx context.Context, output []byte) (err error) {
 		return fmt.Errorf("%w: the outputs of the operation would have %d bytes, and have at most %d",
 			ErrOperationLimit, next.Bytes, znode.MaxOutputs)
 	}
-	s.record.Done, s.record.Output, s.unsure = true, slices.Clone(output), true
-	err = s.write(ctx, next, s.set)
+	record := s.StepRecord
+	record.Done, record.Output = true, slices.Clone(output)
+	err = s.write(ctx, record, next, s.set)
 	s.unsure = err != nil
 	return err
 }
@@ -441,16 +435,18 @@ func (s *Step) lookUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.record, err = znode.Decode[znode.StepRecord](body); err != nil {
-		return err
+	record, err := znode.Decode[znode.StepRecord](body)
+	if err == nil {
+		s.StepRecord, s.unsure = record, false
 	}
-	s.Done, s.Output, s.unsure = s.record.Done, s.record.Output, false
-	return nil
+	return err
 }
 
 // write writes the record together with the journal. It does no harm twice: only this run writes them.
-func (s *Step) write(ctx context.Context, next znode.Journal, op func([]byte) zkconn.Op) error {
-	record, err := znode.Encode(s.record)
+func (s *Step) write(
+	ctx context.Context, record znode.StepRecord, next znode.Journal, op func([]byte) zkconn.Op,
+) error {
+	body, err := znode.Encode(record)
 	if err != nil {
 		return err
 	}
@@ -458,7 +454,7 @@ func (s *Step) write(ctx context.Context, next znode.Journal, op func([]byte) zk
 	if err != nil {
 		return err
 	}
-	_, err = s.o.h.writeAgain(ctx, op(record), zkconn.SetOp(s.o.steps(), journal, -1))
+	_, err = s.o.h.writeAgain(ctx, op(body), zkconn.SetOp(s.o.steps(), journal, -1))
 	if zkconn.RefusedAt(err, s.at(), zkconn.ErrNodeExists) { // it was not there: a reply was lost
 		err = nil
 	}
@@ -466,7 +462,7 @@ func (s *Step) write(ctx context.Context, next znode.Journal, op func([]byte) zk
 		s.o.unsure = true
 		return err
 	}
-	s.o.journal, s.Done, s.Output = next, s.record.Done, s.record.Output
+	s.o.journal, s.StepRecord = next, record
 	return nil
 }
 
@@ -493,18 +489,9 @@ func (m *Member) Operations(ctx context.Context, duty string) ([]OperationInfo, 
 
 // Operations lists the open operations of a duty, by name; it is never nil. g is the group's generation.
 func Operations(ctx context.Context, s *zkconn.Session, root, g, duty string) ([]OperationInfo, error) {
-	folder := znode.Ops(root, g, duty)
-	if err := s.Sync(ctx, folder); err != nil {
-		return nil, err
-	}
-	names, _, err := s.Children(ctx, folder)
-	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
-		return nil, err
-	}
-	found, err := zkstate.ForEach(ctx, names, func(ctx context.Context, name string) ([]OperationInfo, error) {
+	return list(ctx, s, znode.Ops(root, g, duty), func(ctx context.Context, name string) ([]OperationInfo, error) {
 		return readOperation(ctx, s, root, g, duty, name)
 	})
-	return append([]OperationInfo{}, slices.Concat(found...)...), err
 }
 
 // readOperation describes an operation; nothing if it is not open.

@@ -199,15 +199,7 @@ func ReadState(ctx context.Context, s *zkconn.Session, root, g, duty, key string
 // Keys lists the keys of a duty, sorted; it is never nil. g is the group's generation. A duty that nobody has taken has
 // no keys. It reads all values.
 func Keys(ctx context.Context, s *zkconn.Session, root, g, duty string) ([]KeyInfo, error) {
-	folder := znode.States(root, g, duty)
-	if err := s.Sync(ctx, folder); err != nil {
-		return nil, err
-	}
-	names, _, err := s.Children(ctx, folder)
-	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
-		return nil, err
-	}
-	found, err := zkstate.ForEach(ctx, names, func(ctx context.Context, key string) ([]KeyInfo, error) {
+	return list(ctx, s, znode.States(root, g, duty), func(ctx context.Context, key string) ([]KeyInfo, error) {
 		body, stat, there, err := zkconn.IfThere(s.Get(ctx, znode.State(root, g, duty, key)))
 		if err != nil || !there {
 			return nil, err
@@ -218,5 +210,19 @@ func Keys(ctx context.Context, s *zkconn.Session, root, g, duty string) ([]KeyIn
 		}
 		return []KeyInfo{{Key: key, Bytes: len(v.Data), By: v.By, Epoch: v.Epoch, Saved: stat.Mtime}}, nil
 	})
-	return append([]KeyInfo{}, slices.Concat(found...)...), err
+}
+
+// list reads what there is now of each child of a folder: one T, or none. It is never nil without an error.
+func list[T any](
+	ctx context.Context, s *zkconn.Session, folder string, read func(ctx context.Context, name string) ([]T, error),
+) ([]T, error) {
+	if err := s.Sync(ctx, folder); err != nil {
+		return nil, err
+	}
+	names, _, err := s.Children(ctx, folder)
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		return nil, err
+	}
+	found, err := zkstate.ForEach(ctx, names, read)
+	return append([]T{}, slices.Concat(found...)...), err
 }
