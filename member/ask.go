@@ -123,20 +123,17 @@ func AskRun(ctx context.Context, s *zkconn.Session, root, name, duty, by string)
 
 // send writes the request, and returns its path; empty if it was deleted since.
 func (q *request) send(ctx context.Context) (at string, err error) {
-	const most = 100
-	err = q.s.Sync(ctx, resource.Join(q.root, q.name))
-	for tries := 0; err == nil; tries++ {
-		if at, err = q.attempt(ctx); err == nil {
-			return at, nil
-		}
-		// Others that write at the same time are soon through, but what somebody did by hand may stay.
-		if errors.Is(err, errAgain) && tries < most {
-			err = nil
-		} else if errors.Is(err, errAgain) {
-			err = fmt.Errorf("%w: a part of it was deleted by hand: muster apply puts it back: %w", ErrNotOpen, err)
+	const most = 101
+	if err := q.s.Sync(ctx, resource.Join(q.root, q.name)); err != nil {
+		return "", err
+	}
+	for range most {
+		if at, err = q.attempt(ctx); !errors.Is(err, errAgain) {
+			return at, err
 		}
 	}
-	return "", err
+	// Others that write at the same time are soon through, but what somebody did by hand may stay.
+	return "", fmt.Errorf("%w: a part of it was deleted by hand: muster apply puts it back: %w", ErrNotOpen, err)
 }
 
 // attempt writes the request once. errAgain means that nothing was written, because what was read has changed.
@@ -168,7 +165,7 @@ func (q *request) attempt(ctx context.Context) (at string, err error) {
 		return results[len(ops)-1].Path, nil
 	case errors.Is(err, zkconn.ErrUnknown):
 		return q.find(ctx, err)
-	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNodeExists):
+	case zkconn.PreconditionFailed(err):
 		return "", fmt.Errorf("%w: %w", errAgain, err)
 	}
 	return "", err

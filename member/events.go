@@ -81,7 +81,11 @@ func (m *Member) Events(ctx context.Context) iter.Seq[Event] {
 }
 
 // emit tells the readers of Events.
-func (m *Member) emit(e Event) { m.events.emit(e) }
+func (m *Member) emit(e Event) {
+	m.events.mu.Lock()
+	defer m.events.mu.Unlock()
+	m.events.add(e)
+}
 
 // events keeps the newest events for its readers. The zero value is ready to use.
 type events struct {
@@ -123,12 +127,6 @@ func (l *events) wake() {
 		close(l.more)
 	}
 	l.more = nil
-}
-
-func (l *events) emit(e Event) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.add(e)
 }
 
 // add passes an event on. l is locked.
