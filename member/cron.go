@@ -186,14 +186,9 @@ func (c *cron) wait(ctx context.Context, o orders) error {
 
 // start begins what is recorded as running, unless this process runs it already.
 func (c *cron) start(ctx context.Context) {
-	if c.running != nil {
-		return
-	}
-	for _, r := range c.state.Runs {
-		if r.Running {
-			c.running = c.attempt(ctx, r)
-			return
-		}
+	i := slices.IndexFunc(c.state.Runs, func(r ticks.Run) bool { return r.Running })
+	if c.running == nil && i >= 0 {
+		c.running = c.attempt(ctx, c.state.Runs[i])
 	}
 }
 
@@ -217,7 +212,7 @@ func (c *cron) attempt(ctx context.Context, r ticks.Run) *attempt {
 	return a
 }
 
-// judge says how an attempt ended that was stopped because of cause; nil if it was not.
+// judge says how an attempt ended that was stopped because of cause; that is nil if it was not stopped.
 func judge(e Ended, cause error) Ended {
 	switch {
 	case cause == nil || e.ByItself || e.Result == ticks.NotStarted:

@@ -168,16 +168,13 @@ func (c *cron) load() error {
 
 // lookAfter stops the run of this process if the records do not say any more that it goes on: somebody wrote by hand.
 func (c *cron) lookAfter() {
-	if c.running == nil || c.ended != nil {
-		return
+	goesOn := func(r ticks.Run) bool {
+		return r.Running && r.Is(c.running.run) && r.Attempt == c.running.run.Attempt
 	}
-	for _, r := range c.state.Runs {
-		if r.Running && r.Is(c.running.run) && r.Attempt == c.running.run.Attempt {
-			return
-		}
+	if c.running != nil && c.ended == nil && !slices.ContainsFunc(c.state.Runs, goesOn) {
+		c.abandon()
+		c.running = nil
 	}
-	c.abandon()
-	c.running = nil
 }
 
 // loadCursor reads the cursor. One that cannot be read is as one of another schedule.

@@ -535,12 +535,7 @@ func (f *office) deleteAll(ctx context.Context, o orders, paths []string) error 
 
 // heldEnded reports whether a duty that is not declared is no longer held.
 func (f *office) heldEnded() bool {
-	for _, event := range f.held {
-		if happened(event) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(f.held)), happened)
 }
 
 // findTrees notes in the assigner's memory which trees have to be deleted.

@@ -116,16 +116,15 @@ func (m *Member) readSeat(body []byte, stat zkconn.Stat) error {
 
 // give notes what the assigner has given this member, unless something newer is known.
 func (m *Member) give(seat znode.Seat, version int32) {
-	var had []string
-	news := false
+	had := seat.Duties
 	m.update(func() {
 		if version > m.now.seat {
-			had, news = m.now.duties, true
+			had = m.now.duties
 			m.now.duties, m.now.seat = seat.Duties, version
 		}
 	})
 	for _, duty := range seat.Duties {
-		if _, old := slices.BinarySearch(had, duty); news && !old {
+		if _, old := slices.BinarySearch(had, duty); !old {
 			m.emit(Event{Kind: EventGiven, Duty: duty})
 		}
 	}
