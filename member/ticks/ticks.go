@@ -145,9 +145,9 @@ func ResultOf(exit int) Result {
 	return Unsuccessful
 }
 
-// Resume returns the cursor of a duty whose pause ends, or whose schedule was edited: what is due is forgotten. It never
-// goes back. Whoever ends a pause writes the cursor in the same transaction, because to a later holder those ticks would
-// be missed. An edit needs no such call.
+// Resume returns the cursor of a duty whose pause ends, or whose schedule was edited: what is due is forgotten. It
+// never goes back. Whoever ends a pause writes the cursor in the same transaction, because to a later holder those
+// ticks would be missed. An edit needs no such call.
 func (c Cron) Resume(was Cursor, now time.Time) Cursor {
 	at := now.UTC().Round(0).Truncate(time.Second)
 	if was.Tick.After(at) {
