@@ -17,7 +17,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/redisserver"
 	"muster/dev/zkserver"
 	"muster/sim/rig"
 	"muster/tasks"
@@ -378,21 +377,17 @@ func TestAHostileRedisHarmsOnlyItsQueue(t *testing.T) {
 	t.Parallel()
 	const says = "this Redis does not answer as a Redis does"
 	var reply atomic.Pointer[string] // to every request; nil: what Redis says
-	liar, err := redisserver.NewLiar(sharedRedis(t).Addr(), func(request []string) io.Reader {
+	liar := rig.Liar(t, sharedRedis(t).Addr(), func(request []string) io.Reader {
 		lie := reply.Load()
 		if lie == nil || strings.EqualFold(request[0], "hello") && strings.HasPrefix(*lie, "*1\r\n*0") {
 			return nil
 		}
 		return strings.NewReader(*lie)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { liar.Close() })
-	_, port, _ := net.SplitHostPort(liar.Addr())
+	_, port, _ := net.SplitHostPort(liar)
 	root := "/hostile-" + port
 	f := newQueueFixture(t, fmt.Sprintf("}\nqueue \"hostile\" {\n  root = %q\n  redis = \"redis://%s/0\"\n", root,
-		liar.Addr()))
+		liar))
 	f.completed("good", []byte("one"))
 	config := tasks.SubmitConfig{Root: root, Queue: "hostile", ID: "b", By: "t", Redis: tasks.Access{Getenv: credentials}}
 	if _, err := tasks.Submit(t.Context(), f.s, config, tasks.Payloads([]byte("a"))); err != nil {

@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"muster/dev/redisserver"
 	"muster/resource"
 	"muster/sim/rig"
 	"muster/zkstate"
@@ -46,7 +45,7 @@ func TestWhatMayNotBeReadHidesNothingElse(t *testing.T) {
 func TestApplyOfAnEndlessRedis(t *testing.T) {
 	var requests atomic.Int32
 	begun := make(chan struct{}, 1)
-	redis, err := redisserver.NewLiar(sharedRedis(t).Addr(), func(request []string) io.Reader {
+	redis := rig.Liar(t, sharedRedis(t).Addr(), func(request []string) io.Reader {
 		requests.Add(1)
 		if !strings.EqualFold(request[0], "scan") {
 			return nil
@@ -57,16 +56,12 @@ func TestApplyOfAnEndlessRedis(t *testing.T) {
 		}
 		return strings.NewReader("*2\r\n$1\r\n1\r\n*0\r\n") // there is always more
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { redis.Close() })
 	f := newFixture(t, 0, "")
 	declare := func(names ...string) {
 		var blocks strings.Builder
 		for _, name := range names {
 			fmt.Fprintf(&blocks, "queue %q {\n  root = %q\n  redis = \"redis://%s\"\n  timeouts {\n    stale = \"1s\"\n  }\n}\n",
-				name, f.root, redis.Addr())
+				name, f.root, redis)
 		}
 		f.write(t, 0, blocks.String())
 	}
@@ -89,7 +84,7 @@ func TestApplyOfAnEndlessRedis(t *testing.T) {
 	for _, name := range []string{"gone", "stays"} { // each on a line of its own
 		line := fmt.Sprintf("some garbage is left for the next apply: %s/%s: "+
 			"what it keeps outside ZooKeeper is not deleted yet: no queue that is declared uses the redis at %s; "+
-			"if keys may be deleted there, add it to MUSTER_REDIS_HOSTS and apply again\n", f.root, name, redis.Addr())
+			"if keys may be deleted there, add it to MUSTER_REDIS_HOSTS and apply again\n", f.root, name, redis)
 		if !strings.Contains(again.stderr, line) {
 			t.Errorf("got %q, want in it %q", again.stderr, line)
 		}

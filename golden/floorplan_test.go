@@ -163,7 +163,7 @@ func floorPlan() map[string]room {
 		"sim/needs":       {}, // for tests only
 		// What tests with real servers share.
 		"sim/rig": {ours: []string{
-			"dev/zkserver", "dev/redisserver", "plan", "resource", "zkstate", "zkstate/zkconn",
+			"dev/zkserver", "dev/redisserver", "plan", "resource", "tasks/store/storemodel", "zkstate", "zkstate/zkconn",
 		}},
 		"golden": {},
 		// A kind for tests.

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource"
+	"muster/tasks/store/storemodel"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -104,15 +107,63 @@ func StartRedis(t testing.TB, o redisserver.Options) *redisserver.Server {
 	return s
 }
 
-// Liar stands for the Redis at an address until the test ends, and returns its own. See redisserver.NewLiar.
+// Liar is an address that stands for a Redis until the test ends, and answers some requests itself: with what no Redis
+// answers, if the test wants that. answer returns what a request gets, also without an end; nil: what the Redis says.
+// It is called for many connections at a time.
 func Liar(t testing.TB, redis string, answer func(request []string) io.Reader) (addr string) {
 	t.Helper()
-	l, err := redisserver.NewLiar(redis, answer)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() })
-	return l.Addr()
+	open, end := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { lie(open, c, redis, answer) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		end()
+		running.Wait()
+	})
+	return l.Addr().String()
+}
+
+// lie answers a connection until either side ends it, or ctx.
+func lie(ctx context.Context, c net.Conn, redis string, answer func(request []string) io.Reader) {
+	ctx, end := context.WithCancel(ctx)
+	closeAtEnd := func(c net.Conn) { context.AfterFunc(ctx, func() { _ = c.Close() }) }
+	var copying sync.WaitGroup
+	defer copying.Wait()
+	defer end()
+	closeAtEnd(c)
+	truth, err := net.Dial("tcp", redis)
+	if err == nil { // nobody listens at "": then all answers are lies
+		closeAtEnd(truth)
+		copying.Go(func() {
+			defer end()
+			_, _ = io.Copy(c, truth)
+		})
+	}
+	for raw, words := range storemodel.Requests(c) {
+		switch lie := answer(words); {
+		case lie != nil:
+			_, err = io.Copy(c, lie)
+		case truth != nil:
+			_, err = truth.Write(raw)
+		default:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
 }
 
 // Store is that of the stack "tests", whose home is below the root.

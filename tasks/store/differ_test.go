@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -353,12 +354,37 @@ func (q *testQueue) onModel() (*Queue, *storemodel.Server) {
 		Scripts: lua.Scripts(testClock), Now: func() time.Time { return q.now },
 	})
 	client := redis.NewClient(&redis.Options{
-		Protocol: 2, MaxRetries: -1, DisableIdentity: true, Dialer: server.Dial,
+		Protocol: 2, MaxRetries: -1, DisableIdentity: true, Dialer: dialModel(server),
 	})
 	q.t.Cleanup(func() { client.Close() })
 	on := *q.Queue
 	on.client = client
 	return &on, server
+}
+
+// dialModel makes connections that a model answers until they end.
+func dialModel(s *storemodel.Server) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		replies := make(chan []byte, 1<<10)
+		go func() {
+			for r := range replies {
+				_, _ = far.Write(r)
+			}
+		}()
+		go func() {
+			defer close(replies)
+			c := s.Open(func(reply []byte) { replies <- reply })
+			defer c.Lost()
+			for _, words := range storemodel.Requests(far) {
+				c.Handle(words)
+				if next := s.Due(time.Now()); !next.IsZero() {
+					time.AfterFunc(time.Until(next), func() { s.Due(time.Now()) })
+				}
+			}
+		}()
+		return near, nil
+	}
 }
 
 // both compares what two queues answer to a call.

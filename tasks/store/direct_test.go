@@ -24,7 +24,7 @@ func TestDirectCommandsAreTheModel(t *testing.T) {
 	model := storemodel.NewServer(storemodel.Options{Scripts: lua.Scripts(clock)})
 	got, want := direct(t, clock, func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.Addr())
-	}), direct(t, clock, model.Dial)
+	}), direct(t, clock, dialModel(model))
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("answers (-model +redis):\n%s", d)
 	}

@@ -2,10 +2,10 @@ package storemodel
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha1" // by which Redis names scripts
 	"fmt"
-	"net"
+	"io"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -181,8 +181,7 @@ type Options struct {
 	Called func(q *Queue, script string, args []string, reply any)
 }
 
-// Server is a Redis in memory that holds queues only. It answers connections of its own (Dial), or those of a
-// scheduler, which owns each message (Open).
+// Server is a Redis in memory that holds queues only. Its caller owns the connections, and each message.
 type Server struct {
 	o Options
 
@@ -371,49 +370,28 @@ func splitKey(key string) (prefix, name string) {
 	return prefix + "}:", name
 }
 
-// endLater ends the block of a client for which no scheduler does.
-func (c *Client) endLater() {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	if c.list != "" {
-		time.AfterFunc(c.until.Sub(c.s.o.Now()), func() { c.s.Due(c.s.o.Now()) })
-	}
-}
-
-// Dial is a connection that is answered until it ends.
-func (s *Server) Dial(context.Context, string, string) (net.Conn, error) {
-	near, far := net.Pipe()
-	go s.serve(far)
-	return near, nil
-}
-
-func (s *Server) serve(conn net.Conn) {
-	defer conn.Close()
-	replies := make(chan []byte, 1<<10)
-	defer close(replies)
-	go func() {
-		for r := range replies {
-			_, _ = conn.Write(r)
-		}
-	}()
-	c := s.Open(func(reply []byte) { replies <- reply })
-	defer c.Lost()
-	pending, buf := []byte{}, make([]byte, 1<<16)
-	for {
-		n, err := conn.Read(buf)
-		if err != nil {
-			return
-		}
-		for pending = append(pending, buf[:n]...); len(pending) > 0; pending = pending[n:] {
-			var words []string
-			if words, n, err = Request(pending); err != nil {
+// Requests are the requests of a client, in whole: their bytes, and their words. They end with what in has, or with
+// what is no request.
+func Requests(in io.Reader) iter.Seq2[[]byte, []string] {
+	return func(yield func(raw []byte, words []string) bool) {
+		var pending []byte
+		for buf := make([]byte, 1<<16); ; {
+			n, err := in.Read(buf)
+			if err != nil {
 				return
 			}
-			if n == 0 {
-				break
+			for pending = append(pending, buf[:n]...); len(pending) > 0; pending = pending[n:] {
+				var words []string
+				if words, n, err = Request(pending); n == 0 {
+					break
+				}
+				if !yield(pending[:n], words) {
+					return
+				}
 			}
-			c.Handle(words)
-			c.endLater()
+			if err != nil {
+				return
+			}
 		}
 	}
 }
