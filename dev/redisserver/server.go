@@ -9,6 +9,7 @@ package redisserver
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,8 @@ type Options struct {
 	Fsync    string // appendfsync: always, everysec or no; "" is no. A killed server keeps its data with each of them
 	Password string // requirepass; "" is none
 	Extra    []string
+
+	watch *Watched // a sentinel of these, which takes nothing else from here
 }
 
 // Server is one Redis server. Its address and its directory stay the same over restarts. Its methods may be called
@@ -52,7 +55,6 @@ type Server struct {
 	temporary bool
 	options   Options
 	port      *daemon.Reservation
-	sentinel  bool
 
 	daemon.Service
 	stop sync.Once
@@ -61,7 +63,11 @@ type Server struct {
 // Start starts a server, and returns when it answers. ctx ends only the start, not the server. After an error no server
 // is left running.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	program, err := locate(ctx, "redis-server")
+	name := "redis-server"
+	if o.watch != nil {
+		name = "redis-sentinel"
+	}
+	program, err := locate(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +99,14 @@ func (s *Server) firstStart(ctx context.Context) error {
 		}
 		if err = s.port.AllowListen(); err != nil {
 			return err
+		}
+		if o := s.options; o.watch != nil {
+			conf := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %d 2\n"+
+				"sentinel down-after-milliseconds %[3]s 1000\nsentinel failover-timeout %[3]s 5000\n",
+				s.port.Port, s.dir, o.watch.Name, o.watch.Servers[0].port.Port)
+			if err = os.WriteFile(s.sentinelFile(), []byte(conf), 0o600); err != nil {
+				return err
+			}
 		}
 		if err = s.Restart(ctx); err == nil || !strings.Contains(err.Error(), "Address already in use") {
 			return err
@@ -133,27 +147,24 @@ func (s *Server) Stop() (err error) {
 }
 
 func (s *Server) arguments() []string {
-	port := strconv.Itoa(s.port.Port)
-	if s.sentinel { // a sentinel writes into its file, so it is not written again
-		return []string{filepath.Join(s.dir, "sentinel.conf"), "--sentinel"}
-	}
 	o := s.options
-	if o.Policy == "" {
-		o.Policy = "noeviction"
-	}
-	if o.Fsync == "" {
-		o.Fsync = "no"
+	if o.watch != nil {
+		return []string{s.sentinelFile(), "--sentinel"}
 	}
 	args := []string{
-		"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no",
-		"--appendonly", "yes", "--appendfsync", o.Fsync, "--save", "", "--maxmemory-policy", o.Policy,
-		"--maxmemory", strconv.FormatInt(o.Memory, 10), "--repl-diskless-sync-delay", "0",
+		"--port", strconv.Itoa(s.port.Port), "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no",
+		"--appendonly", "yes", "--appendfsync", cmp.Or(o.Fsync, "no"), "--save", "",
+		"--maxmemory-policy", cmp.Or(o.Policy, "noeviction"), "--maxmemory", strconv.FormatInt(o.Memory, 10),
+		"--repl-diskless-sync-delay", "0",
 	}
 	if o.Password != "" {
 		args = append(args, "--requirepass", o.Password, "--masterauth", o.Password)
 	}
 	return append(args, o.Extra...)
 }
+
+// sentinelFile configures a sentinel, which writes into it. So it is not written again at a restart.
+func (s *Server) sentinelFile() string { return filepath.Join(s.dir, "sentinel.conf") }
 
 // serves asks the server at the address for its process id, since another program may have taken the port. The server
 // does not serve while it reads its data.
@@ -174,7 +185,7 @@ func (s *Server) info(ctx context.Context, section string) (map[string]string, e
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	request := "INFO " + section + "\r\n"
-	if s.options.Password != "" && !s.sentinel {
+	if s.options.Password != "" {
 		request = "AUTH " + s.options.Password + "\r\n" + request
 	}
 	if _, err := conn.Write([]byte(request)); err != nil {
@@ -272,7 +283,7 @@ func (w *Watched) start(ctx context.Context) error {
 		return err
 	}
 	for range 3 {
-		s, err := w.startSentinel(ctx)
+		s, err := Start(ctx, Options{watch: w})
 		if err != nil {
 			return err
 		}
@@ -285,34 +296,6 @@ func (w *Watched) start(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (w *Watched) startSentinel(ctx context.Context) (*Server, error) {
-	program, err := locate(ctx, "redis-sentinel")
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "redisserver-")
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{program: program, dir: dir, temporary: true, sentinel: true}
-	if s.port, err = daemon.ReservePort(0); err == nil {
-		err = s.port.AllowListen()
-	}
-	if err == nil {
-		conf := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %d 2\n"+
-			"sentinel down-after-milliseconds %[3]s 1000\nsentinel failover-timeout %[3]s 5000\n",
-			s.port.Port, dir, w.Name, w.Servers[0].port.Port)
-		err = os.WriteFile(filepath.Join(dir, "sentinel.conf"), []byte(conf), 0o600)
-	}
-	if err == nil {
-		err = s.Restart(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.Stop())
-	}
-	return s, nil
 }
 
 // awaitInfo waits until a line of the server's INFO has this value.
