@@ -41,8 +41,9 @@ type manifests struct {
 
 // followed is a batch that is watched.
 type followed struct {
-	read chan struct{} // closed when it was read at least once
-	over chan struct{} // closed when it is cancelled, or has ended
+	read, over context.Context    // end when it was read at least once; when it is cancelled, or has ended
+	noteRead   context.CancelFunc // ends read
+	noteOver   context.CancelFunc // ends over
 
 	mu       sync.Mutex
 	manifest Manifest
@@ -56,7 +57,7 @@ func (p *Process) Manifest(ctx context.Context, id string) (Manifest, error) {
 	for {
 		f, begun := p.tryFollow(id)
 		select {
-		case <-f.read:
+		case <-f.read.Done():
 		case <-ctx.Done():
 			return Manifest{}, context.Cause(ctx)
 		case <-p.ctx.Done():
@@ -69,11 +70,6 @@ func (p *Process) Manifest(ctx context.Context, id string) (Manifest, error) {
 			return m, err
 		} // it was read for somebody else: the batch may have been submitted since
 	}
-}
-
-// Cancelled is closed when a batch is cancelled, or has ended.
-func (p *Process) Cancelled(id string) <-chan struct{} {
-	return p.followBatch(id).over
 }
 
 // followBatch watches a batch until it has ended.
@@ -89,7 +85,9 @@ func (p *Process) tryFollow(id string) (f *followed, begun bool) {
 	if f := p.manifests.byID[id]; f != nil {
 		return f, false
 	}
-	f = &followed{read: make(chan struct{}), over: make(chan struct{}), changed: make(chan struct{})}
+	f = &followed{changed: make(chan struct{})}
+	f.read, f.noteRead = context.WithCancel(context.Background())
+	f.over, f.noteOver = context.WithCancel(context.Background())
 	p.manifests.byID[id] = f
 	begun = p.seat.Go(func() {
 		at := znode.Batch(p.config.Root, p.Generation, id)
@@ -126,9 +124,9 @@ func (f *followed) update(body []byte, stat zkconn.Stat, there bool) error {
 // note notes what is known now. The caller holds mu.
 func (f *followed) note(m Manifest, err error, over bool) {
 	f.manifest, f.err = m, err
-	closeOnce(f.read)
+	f.noteRead()
 	if over {
-		closeOnce(f.over)
+		f.noteOver()
 	}
 	close(f.changed)
 	f.changed = make(chan struct{})
@@ -146,15 +144,6 @@ func (f *followed) finish(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.note(f.manifest, err, true)
-}
-
-// closeOnce closes c unless it is closed. The caller holds the lock that guards c.
-func closeOnce(c chan struct{}) {
-	select {
-	case <-c:
-	default:
-		close(c)
-	}
 }
 
 // Ending a batch writes, in this order:

@@ -472,7 +472,7 @@ func (e *Executor) follow(b *batchHand) {
 		}
 		select {
 		case <-changed:
-		case <-f.over:
+		case <-f.over.Done():
 		case <-e.done:
 			return
 		}

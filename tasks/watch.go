@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
 	"time"
 
 	"muster/tasks/store"
@@ -194,21 +193,13 @@ func (w *watch) look(ctx context.Context, got *store.Claimed) (m Manifest, curre
 func (w *watch) call(ctx context.Context, b *Completed) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	over, done := w.p.Cancelled(b.ID), make(chan struct{})
-	var follower sync.WaitGroup
-	follower.Go(func() {
-		select {
-		case <-over:
-			if cause := context.Cause(w.p.ctx); cause != nil { // a batch is followed no longer than that
-				end(cause)
-			}
-			end(fmt.Errorf("batch %s: %w", b.ID, ErrBatchOver))
-		case <-done:
+	defer context.AfterFunc(w.p.followBatch(b.ID).over, func() {
+		if cause := context.Cause(w.p.ctx); cause != nil { // a batch is followed no longer than that
+			end(cause)
 		}
-	})
+		end(fmt.Errorf("batch %s: %w", b.ID, ErrBatchOver))
+	})()
 	err := w.do(ctx, b)
-	close(done)
-	follower.Wait()
 	if err != nil && errors.Is(context.Cause(ctx), ErrBatchOver) {
 		return context.Cause(ctx)
 	}
