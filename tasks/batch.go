@@ -296,7 +296,7 @@ func (e *ending) readAgain(ctx context.Context, changed error) error {
 	if e.how == znode.EndUnattended {
 		return changed
 	}
-	m, err := e.manifest(ctx, e.id)
+	m, err := e.Manifest(ctx, e.id)
 	switch {
 	case errors.Is(err, ErrNoBatch):
 		return errAgain
@@ -327,8 +327,8 @@ type ledger struct {
 // batch is the znode of an unfinished batch.
 func (l ledger) batch(id string) string { return znode.Batch(l.root, l.g, id) }
 
-// manifest reads an unfinished batch as the leader of ZooKeeper has it. ErrNoBatch: there is none of this name.
-func (l ledger) manifest(ctx context.Context, id string) (Manifest, error) {
+// Manifest reads an unfinished batch as the leader of ZooKeeper has it. ErrNoBatch: there is none of this name.
+func (l ledger) Manifest(ctx context.Context, id string) (Manifest, error) {
 	at := l.batch(id)
 	if err := l.s.Sync(ctx, at); err != nil {
 		return Manifest{}, err
@@ -366,8 +366,8 @@ func (l ledger) set(ctx context.Context, id string, m *Manifest, next znode.Batc
 	return err
 }
 
-// ended finds out how a batch ended; nil if none of this name has, or if it is too long ago.
-func (l ledger) ended(ctx context.Context, id string) (*znode.BatchEnd, error) {
+// Ended says how a batch ended; nil if none of this name has, or if it is forgotten.
+func (l ledger) Ended(ctx context.Context, id string) (*znode.BatchEnd, error) {
 	dir := znode.EndedDays(l.root, l.g)
 	days, _, err := l.s.Children(ctx, dir)
 	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {

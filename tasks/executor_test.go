@@ -326,7 +326,7 @@ func TestCancelInHand(t *testing.T) {
 	b, err := f.store().Batch(t.Context(), "b")
 	if errors.Is(err, store.ErrNoBatch) { // the keeper was quick
 		var end *znode.BatchEnd
-		end, err = f.ledger().ended(t.Context(), "b")
+		end, err = f.ledger().Ended(t.Context(), "b")
 		if end != nil {
 			b.Dead, b.State = end.Dead, string(end.How)
 		}

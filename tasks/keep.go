@@ -419,7 +419,7 @@ func (k *keeper) decideAgain(ctx context.Context, id string, m Manifest) (decisi
 	case err != nil && !errors.Is(err, store.ErrNoBatch) && !errors.Is(err, store.ErrBroken):
 		return decision{}, err
 	}
-	if m, err = k.p.ledger.manifest(ctx, id); err != nil {
+	if m, err = k.p.ledger.Manifest(ctx, id); err != nil {
 		return decision{}, err
 	}
 	return decide(m, known, k.now(), k.limits), nil
@@ -497,7 +497,7 @@ func (k *keeper) removeEnded(ctx context.Context, id, life string) error {
 		}
 		life = r.Detail
 	}
-	m, err := k.p.ledger.manifest(ctx, id)
+	m, err := k.p.ledger.Manifest(ctx, id)
 	if err == nil && m.Life == life || err != nil && !errors.Is(err, ErrNoBatch) {
 		return err
 	}

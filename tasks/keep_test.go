@@ -83,7 +83,7 @@ func (f *fixture) half(id string, last string, edits ...func(*znode.BatchManifes
 // gone reports whether a batch is neither in ZooKeeper nor in Redis.
 func (f *fixture) gone(id string) bool {
 	f.t.Helper()
-	_, err := f.ledger().manifest(f.t.Context(), id)
+	_, err := f.ledger().Manifest(f.t.Context(), id)
 	_, inRedis := f.store().Batch(f.t.Context(), id)
 	return errors.Is(err, ErrNoBatch) && errors.Is(inRedis, store.ErrNoBatch)
 }
@@ -91,7 +91,7 @@ func (f *fixture) gone(id string) bool {
 // how is how a batch ended; "" if it is not known to have.
 func (f *fixture) how(id string) znode.EndState {
 	f.t.Helper()
-	end, err := f.ledger().ended(f.t.Context(), id)
+	end, err := f.ledger().Ended(f.t.Context(), id)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -41,9 +41,8 @@ type Operator struct {
 	Queue      queue.Queue // as declared when it was opened
 	Generation string
 
+	ledger // Manifest and Ended
 	c      OperatorConfig
-	s      *zkconn.Session
-	ledger ledger
 	client *redis.Client
 	waits  string // what Waiting was told last
 	why    error  // Redis did not answer last, before the context ended
@@ -71,7 +70,7 @@ func NewOperator(ctx context.Context, s *zkconn.Session, c OperatorConfig) (*Ope
 		return nil, err
 	}
 	return &Operator{
-		Queue: queue.Of(&rec), Generation: rec.Generation, c: c, s: s, ledger: ledger{s, c.Root, rec.Generation},
+		Queue: queue.Of(&rec), Generation: rec.Generation, c: c, ledger: ledger{s, c.Root, rec.Generation},
 	}, nil
 }
 
@@ -156,16 +155,6 @@ func ask[T any](ctx context.Context, o *Operator, f func(st *store.Queue) (T, er
 		return err
 	})
 	return answer, err
-}
-
-// Manifest reads an unfinished batch. ErrNoBatch: there is none of this name.
-func (o *Operator) Manifest(ctx context.Context, id string) (Manifest, error) {
-	return o.ledger.manifest(ctx, id)
-}
-
-// Ended says how a batch ended; nil if none of this name has, or if it is forgotten.
-func (o *Operator) Ended(ctx context.Context, id string) (*znode.BatchEnd, error) {
-	return o.ledger.ended(ctx, id)
 }
 
 // Batches lists the ids of the unfinished batches, sorted.

@@ -230,7 +230,7 @@ func (x *submission) attempt(ctx context.Context) error {
 
 // manifest makes sure that there is a manifest of this batch, or finds out how it has ended.
 func (x *submission) manifest(ctx context.Context) error {
-	m, err := x.ledger().manifest(ctx, x.c.ID)
+	m, err := x.ledger().Manifest(ctx, x.c.ID)
 	there := err == nil
 	if err != nil && !errors.Is(err, ErrNoBatch) {
 		return err
@@ -243,7 +243,7 @@ func (x *submission) manifest(ctx context.Context) error {
 	}
 	// What has ended is looked for after the manifest was made: then it cannot end unseen.
 	if (x.given || x.made) && (!there || m.State == znode.BatchSubmitting) {
-		e, err := x.ledger().ended(ctx, x.c.ID)
+		e, err := x.ledger().Ended(ctx, x.c.ID)
 		if err != nil {
 			return err
 		}
@@ -518,7 +518,7 @@ func (x *submission) unbegun(ctx context.Context, why error) error {
 
 // displace removes a batch of this name from Redis that has no manifest any more, or finds that it has one.
 func (x *submission) displace(ctx context.Context, life string) error {
-	m, err := x.ledger().manifest(ctx, x.c.ID)
+	m, err := x.ledger().Manifest(ctx, x.c.ID)
 	switch {
 	case err == nil && m.Life == life:
 		return errAgain
@@ -647,7 +647,7 @@ func (x *submission) await(ctx context.Context, what string) error {
 
 // stillThere returns errAgain if the manifest is not the one that was read, or is cancelled.
 func (x *submission) stillThere(ctx context.Context) error {
-	m, err := x.ledger().manifest(ctx, x.c.ID)
+	m, err := x.ledger().Manifest(ctx, x.c.ID)
 	switch {
 	case errors.Is(err, ErrNoBatch):
 		return errAgain

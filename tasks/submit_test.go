@@ -59,7 +59,7 @@ func (f *fixture) inRedis(id string) store.Batch {
 // batch is a manifest.
 func (f *fixture) batch(id string) Manifest {
 	f.t.Helper()
-	m, err := f.ledger().manifest(f.t.Context(), id)
+	m, err := f.ledger().Manifest(f.t.Context(), id)
 	if err != nil {
 		f.t.Fatal(err)
 	}

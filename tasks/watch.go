@@ -166,7 +166,7 @@ func (w *watch) handle(ctx context.Context, got *store.Claimed) error {
 func (w *watch) look(ctx context.Context, got *store.Claimed) (m Manifest, current bool, err error) {
 	var damaged error
 	err = w.until(ctx, func(ctx context.Context) (err error) {
-		m, err = w.p.ledger.manifest(ctx, got.Batch)
+		m, err = w.p.ledger.Manifest(ctx, got.Batch)
 		var unanswered *zkconn.Error
 		switch {
 		case errors.Is(err, ErrNoBatch), err == nil && m.Life != got.Life: // nobody submits this life again

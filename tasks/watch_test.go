@@ -73,13 +73,13 @@ func (f *fixture) endOf(id string) *znode.BatchEnd {
 	var end *znode.BatchEnd
 	rig.Await(f.t, "the end of batch "+id, func() bool {
 		var err error
-		if end, err = f.ledger().ended(f.t.Context(), id); err != nil {
+		if end, err = f.ledger().Ended(f.t.Context(), id); err != nil {
 			f.t.Fatal(err)
 		}
 		_, err = f.store().Batch(f.t.Context(), id)
 		return end != nil && errors.Is(err, store.ErrNoBatch)
 	})
-	if _, err := f.ledger().manifest(f.t.Context(), id); !errors.Is(err, ErrNoBatch) {
+	if _, err := f.ledger().Manifest(f.t.Context(), id); !errors.Is(err, ErrNoBatch) {
 		f.t.Errorf("the manifest of %s: %v", id, err)
 	}
 	return end
