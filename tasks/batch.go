@@ -22,7 +22,6 @@ type Manifest struct {
 	Modified time.Time // when it was last written, by ZooKeeper's clock
 }
 
-// readManifest decodes a manifest.
 func readManifest(body []byte, stat zkconn.Stat) (Manifest, error) {
 	b, err := znode.Decode[znode.BatchManifest](body)
 	return Manifest{b, stat.Version, hex(stat.Czxid), stat.Mtime}, err
@@ -252,7 +251,6 @@ func (e *ending) attempt(ctx context.Context) error {
 	return err
 }
 
-// time asks ZooKeeper for its time.
 func (e *ending) time(ctx context.Context) (time.Time, error) {
 	days := znode.EndedDays(e.root, e.g)
 	stat, err := e.s.Set(ctx, days, nil, -1)
@@ -291,7 +289,6 @@ func (e *ending) mayGoOn(b store.Batch) bool {
 	return e.m.Retrying || !completed(b)
 }
 
-// readAgain reads a manifest that was changed.
 func (e *ending) readAgain(ctx context.Context, changed error) error {
 	if e.how == znode.EndUnattended {
 		return changed
@@ -309,7 +306,6 @@ func (e *ending) readAgain(ctx context.Context, changed error) error {
 	return errAgain
 }
 
-// remove removes the batch from Redis.
 func (e *ending) remove(ctx context.Context) error {
 	err := e.st.Remove(ctx, e.id, e.m.Life)
 	if errors.Is(err, store.ErrLife) { // another batch of this name
@@ -324,7 +320,6 @@ type ledger struct {
 	root, g string
 }
 
-// batch is the znode of an unfinished batch.
 func (l ledger) batch(id string) string { return znode.Batch(l.root, l.g, id) }
 
 // Manifest reads an unfinished batch as the leader of ZooKeeper has it. ErrNoBatch: there is none of this name.

@@ -476,7 +476,6 @@ func (o *Operator) retried(ctx context.Context, id string, r Retried) error {
 	return err
 }
 
-// retryUnfinished makes the dead tasks of a batch wait again in it.
 func (o *Operator) retryUnfinished(ctx context.Context, id string, m Manifest) (Retried, error) {
 	b, err := o.Books(ctx, id)
 	if err != nil {
@@ -499,7 +498,6 @@ func (o *Operator) Books(ctx context.Context, id string) (store.Batch, error) {
 	return ask(ctx, o, func(st *store.Queue) (store.Batch, error) { return st.Batch(ctx, id) })
 }
 
-// retryEnded submits the dead tasks of a batch that has ended.
 func (o *Operator) retryEnded(ctx context.Context, id string) (Retried, error) {
 	st, err := o.Store(ctx)
 	if err != nil {
@@ -548,7 +546,6 @@ func (o *Operator) asBefore(ctx context.Context, id string, c *SubmitConfig) err
 	return nil
 }
 
-// noDead says why there is nothing to retry.
 func (o *Operator) noDead(ctx context.Context, id string) error {
 	e, err := o.Ended(ctx, id)
 	if err == nil && e == nil {
@@ -557,7 +554,6 @@ func (o *Operator) noDead(ctx context.Context, id string) error {
 	return errors.Join(err, ErrNoDead)
 }
 
-// deadPayloads is the source of a retry.
 func (o *Operator) deadPayloads(st *store.Queue, id string) Source {
 	return func(ctx context.Context, _ queue.Queue) iter.Seq2[[]byte, error] {
 		return func(yield func([]byte, error) bool) {

@@ -73,10 +73,8 @@ func deniedInScript(reply string) bool {
 // refused reports whether a script refused a call: then it changed nothing.
 func refused(err error) bool { return errors.As(err, new(*store.Refusal)) }
 
-// isReply reports whether an error is an answer of Redis.
 func isReply(err error) bool { return errors.As(err, new(redis.Error)) }
 
-// isAny reports whether an error is one of these.
 func isAny(err error, these ...error) bool {
 	return slices.ContainsFunc(these, func(one error) bool { return errors.Is(err, one) })
 }
@@ -164,7 +162,6 @@ func (p *Process) block(key string, atMost time.Duration) <-chan struct{} {
 	return ended
 }
 
-// pop is the BLPOP.
 func (p *Process) pop(key string, atMost time.Duration) error {
 	w := &p.waiter
 	if w.conn == nil {

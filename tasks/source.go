@@ -53,7 +53,6 @@ func Files(names ...string) Source {
 	}
 }
 
-// readFile reads a file, but not more than some bytes of it.
 func readFile(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -136,7 +136,6 @@ func newSubmission(s *zkconn.Session, c SubmitConfig, source Source) *submission
 	})}
 }
 
-// check completes and checks the configuration.
 func (x *submission) check() error {
 	if x.c.ID == "" {
 		x.c.ID = newBatchID(time.Now())
@@ -319,7 +318,6 @@ func (x *submission) same(m znode.BatchManifest, it string) error {
 	return fmt.Errorf("%w: %s %s", ErrOtherBatch, it, strings.Join(differs, "; "))
 }
 
-// create makes the manifest.
 func (x *submission) create(ctx context.Context) error {
 	stat, _, err := x.join.Session.Exists(ctx, znode.Batches(x.c.Root, x.out.Generation))
 	if err != nil {
@@ -408,7 +406,6 @@ func (d *digest) add(payload []byte) {
 	d.hash.Write(payload)
 }
 
-// end is the content that was added.
 func (d *digest) end() content {
 	d.sum = fmt.Sprintf("%x", d.hash.Sum(nil))
 	return d.content
@@ -569,15 +566,12 @@ func (x *submission) changed(ctx context.Context) error {
 	return errors.Join(ErrChanged, err)
 }
 
-// cancel ends the batch.
 func (x *submission) cancel(ctx context.Context) error {
 	return x.ledger().end(ctx, x.store(), x.c.ID, x.out.Manifest, znode.EndCancelled, x.c.By)
 }
 
-// ledger is that of the generation.
 func (x *submission) ledger() ledger { return ledger{x.join.Session, x.c.Root, x.out.Generation} }
 
-// store is the queue in Redis.
 func (x *submission) store() *store.Queue { return open(x.join.client, x.join.queue, x.out.Generation) }
 
 // writer appends tasks in chunks.

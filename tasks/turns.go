@@ -244,7 +244,6 @@ func (e *Executor) page() int {
 	return n
 }
 
-// turn reports results and takes tasks.
 func (e *Executor) turn() error {
 	begun := time.Now()
 	queue := e.p.Queue()
@@ -418,7 +417,6 @@ func Execute(
 	return err
 }
 
-// consume does one task after another.
 func (e *Executor) consume(ctx context.Context, host string, do func(ctx context.Context, t *Task) ([]byte, error)) {
 	for {
 		t, err := e.Take(ctx)
@@ -429,7 +427,6 @@ func (e *Executor) consume(ctx context.Context, host string, do func(ctx context
 	}
 }
 
-// do does a task.
 func (e *Executor) do(t *Task, host string, do func(ctx context.Context, t *Task) ([]byte, error)) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), t.Timeout, ErrTimeout)
 	defer cancel()

@@ -90,7 +90,6 @@ func Watch(ctx context.Context, p *Process, do func(ctx context.Context, b *Comp
 	}
 }
 
-// watch is one Watch.
 type watch struct {
 	p  *Process
 	do func(ctx context.Context, b *Completed) error
@@ -206,7 +205,6 @@ func (w *watch) call(ctx context.Context, b *Completed) error {
 	return err
 }
 
-// end ends a batch, in ZooKeeper and then in Redis.
 func (w *watch) end(ctx context.Context, got *store.Claimed, m Manifest, how znode.EndState) error {
 	return w.p.ledger.end(ctx, w.p.store, got.Batch, m, how, w.p.Identity)
 }

@@ -132,7 +132,6 @@ func (c Config) client(at queue.Redis) *redis.Client {
 	return redis.NewClient(o)
 }
 
-// options are those of every client.
 func (c Config) options(at queue.Redis) *redis.Options {
 	return &redis.Options{
 		Addr:     strings.Join(at.Hosts, ","),
@@ -250,7 +249,6 @@ type sound struct {
 	err     error
 }
 
-// soundly returns a connection of which only sound replies are read.
 func soundly(c net.Conn) net.Conn {
 	s := &sound{Conn: c}
 	if raw, ok := c.(syscall.Conn); ok { // by which the client library sees that an idle connection was closed
@@ -290,7 +288,6 @@ type replies struct {
 	bytes, items int // since a request
 }
 
-// pass looks at the next part.
 func (r *replies) pass(b []byte) error {
 	for len(b) > 0 {
 		switch {
@@ -330,7 +327,6 @@ func (r *replies) pass(b []byte) error {
 	return nil
 }
 
-// next reads a whole line, with its end.
 func (r *replies) next(line []byte) error {
 	text, ends := bytes.CutSuffix(line, []byte("\r\n"))
 	if !ends || len(text) == 0 {

@@ -104,7 +104,6 @@ func (q *Queue) Batches(ctx context.Context, skip, n int) ([]Batch, error) {
 	return ask(ctx, q, "count", func(s *shape, v any) []Batch { return each(s, v, n, s.books) }, "batches", skip, n)
 }
 
-// batchPage is how many batches are read at once.
 const batchPage = 200
 
 // AllBatches reads the books of all batches, the oldest first, a page at a time. One that is removed meanwhile may hide
@@ -225,7 +224,6 @@ func parseResult(s *shape, v any) Finished {
 	}
 }
 
-// page reads a page of what a batch has.
 func page[T any](
 	ctx context.Context, q *Queue, what, batch string, skip int64, parse func(*shape, any) T,
 ) ([]T, error) {
@@ -387,7 +385,6 @@ func (s *shape) wait(v any) time.Duration {
 // at is a time in ms.
 func (s *shape) at(v any) time.Time { return time.UnixMilli(s.number(v, 0, maxMillis)) }
 
-// brief is how an error shows what did not fit.
 func brief(v any) string {
 	switch v := v.(type) {
 	case string:

@@ -10,7 +10,6 @@ import (
 	"strings"
 )
 
-// count is the script that reads the books.
 func (m *Queue) count(a []string) any {
 	a = append(a, "", "")
 	from := int(num(a[2]))

@@ -60,7 +60,6 @@ func unknown(words []string) Refused {
 	return Refused(fmt.Sprintf("ERR the model does not know %.200q", words))
 }
 
-// script runs a script on the queue with a key.
 func (s *Server) script(sha, key string, args []string) any {
 	if !s.loaded[sha] {
 		return Refused("NOSCRIPT No matching script. Please use EVAL.")
@@ -139,7 +138,6 @@ func (s *Server) scan(args []string) any {
 	return []any{"0", keys}
 }
 
-// keys are those of a queue.
 func (s *Server) keys(prefix string) []string {
 	all := sortedKeys(s.queue(prefix).Keys())
 	for i := range all {
@@ -210,7 +208,6 @@ func NewServer(o Options) *Server {
 // standard are the names of the scripts of package lua.
 var standard = sync.OnceValue(func() map[string]string { return namesOf(lua.Scripts(lua.Clock())) })
 
-// namesOf are the names of scripts, by which EVALSHA knows them.
 func namesOf(scripts map[string]string) map[string]string {
 	names := map[string]string{}
 	for name, text := range scripts {
@@ -296,7 +293,6 @@ func (s *Server) Save() Saved {
 	return Saved(s.queues).clone()
 }
 
-// queue is the one whose keys have a prefix.
 func (s *Server) queue(prefix string) *Queue {
 	q := s.queues[prefix]
 	if q == nil {
