@@ -94,7 +94,7 @@ func TestNotInstalled(t *testing.T) {
 }
 
 func TestTheServersOwnWordsWhenItEnds(t *testing.T) {
-	_, err := Start(t.Context(), Options{Policy: "nonsense"})
+	_, err := Start(t.Context(), Options{Extra: []string{"--maxmemory-policy", "nonsense"}})
 	if err == nil || !strings.Contains(err.Error(), "maxmemory-policy") {
 		t.Error(err)
 	}

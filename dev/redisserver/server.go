@@ -4,7 +4,7 @@
 //
 // The package downloads and installs nothing: without Redis 7, Start returns [ErrNotInstalled] with the command that
 // installs it. It mocks nothing: faults are signals and killed processes. It listens only on the loopback interface,
-// signals only processes that it started, and removes only a directory that it created.
+// signals only processes that it started, and removes only directories that it created.
 package redisserver
 
 import (
@@ -36,13 +36,10 @@ const (
 
 // Options describe a server. The zero value is a server that keeps its data over Restart, but not over a power cut.
 type Options struct {
-	Dir      string // its data; "" is a new directory that Stop removes
-	Port     int    // 0 is a free one
-	Policy   string // maxmemory-policy; "" is noeviction, as a queue needs
-	Memory   int64  // maxmemory in bytes; 0 is no limit
-	Fsync    string // appendfsync: always, everysec or no; "" is no. A killed server keeps its data with each of them
-	Password string // requirepass; "" is none
-	Extra    []string
+	Port     int      // 0 is a free one
+	Fsync    string   // appendfsync: always, everysec or no; "" is no, and a killed server keeps its data
+	Password string   // requirepass; "" is none
+	Extra    []string // more arguments, of which the last ones count
 
 	watch *Watched // a sentinel of these, which takes nothing else from here
 }
@@ -50,11 +47,10 @@ type Options struct {
 // Server is one Redis server. Its address and its directory stay the same over restarts. Its methods may be called
 // concurrently.
 type Server struct {
-	program   string
-	dir       string
-	temporary bool
-	options   Options
-	port      *daemon.Reservation
+	program string
+	dir     string
+	options Options
+	port    *daemon.Reservation
 
 	daemon.Service
 	stop sync.Once
@@ -71,16 +67,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{program: program, options: o, dir: o.Dir, temporary: o.Dir == ""}
-	if s.temporary {
-		s.dir, err = os.MkdirTemp("", "redisserver-")
-	} else {
-		err = os.MkdirAll(s.dir, 0o755)
+	s := &Server{program: program, options: o}
+	if s.dir, err = os.MkdirTemp("", "redisserver-"); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = s.firstStart(ctx)
-	}
-	if err != nil {
+	if err := s.firstStart(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
@@ -132,16 +123,14 @@ func (s *Server) Restart(ctx context.Context) error {
 	return nil
 }
 
-// Stop kills the server and removes the directory if Start created it. A second Stop does nothing.
+// Stop kills the server and removes its data. A second Stop does nothing.
 func (s *Server) Stop() (err error) {
 	s.stop.Do(func() {
 		err = s.End()
 		if s.port != nil {
 			err = errors.Join(err, s.port.Close())
 		}
-		if s.temporary && s.dir != "" {
-			err = errors.Join(err, os.RemoveAll(s.dir))
-		}
+		err = errors.Join(err, os.RemoveAll(s.dir))
 	})
 	return err
 }
@@ -154,8 +143,7 @@ func (s *Server) arguments() []string {
 	args := []string{
 		"--port", strconv.Itoa(s.port.Port), "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no",
 		"--appendonly", "yes", "--appendfsync", cmp.Or(o.Fsync, "no"), "--save", "",
-		"--maxmemory-policy", cmp.Or(o.Policy, "noeviction"), "--maxmemory", strconv.FormatInt(o.Memory, 10),
-		"--repl-diskless-sync-delay", "0",
+		"--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0",
 	}
 	if o.Password != "" {
 		args = append(args, "--requirepass", o.Password, "--masterauth", o.Password)

@@ -63,7 +63,7 @@ func (w *world) also(name, redis string, edit func(*queue.Queue)) {
 func TestServersThatCannotHoldAQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, zkserver.Options{}, nil)
-	evicting := rig.StartRedis(t, redisserver.Options{Policy: "allkeys-lru"})
+	evicting := rig.StartRedis(t, redisserver.Options{Extra: []string{"--maxmemory-policy", "allkeys-lru"}})
 	secret := rig.StartRedis(t, redisserver.Options{Password: "geheim"})
 	for name, c := range map[string]struct {
 		redis, want string
