@@ -79,7 +79,7 @@ func (s *Store) send(ctx context.Context, t transaction) (again bool, err error)
 	case errors.Is(err, zkconn.ErrUnknown):
 		return s.resolve(ctx, t, err)
 	case zkconn.PreconditionFailed(err):
-		s.forgetFolders() // a folder may be missing
+		s.folders.Clear() // a folder may be missing
 		return true, fmt.Errorf("%w: %w", plan.ErrMoved, err)
 	}
 	return false, s.translate(ctx, err)
@@ -292,7 +292,7 @@ func (s *Store) commitShared(ctx context.Context, rows []plan.Row, b shared, err
 		}
 		return alone
 	case zkconn.PreconditionFailed(err):
-		s.forgetFolders()
+		s.folders.Clear()
 	}
 	return b.rows
 }

@@ -30,7 +30,7 @@ const batch = 500
 // Store has created: if somebody has ended one since, the next call removes it.
 func (s *Store) Collect(ctx context.Context, roots []string, inUse ...string) (int, error) {
 	total := 0
-	skip := s.openedHere()
+	skip := map[string]bool{}
 	for _, g := range inUse {
 		skip[g] = true
 	}
@@ -43,7 +43,10 @@ func (s *Store) Collect(ctx context.Context, roots []string, inUse ...string) (i
 		if err != nil {
 			return total, err
 		}
-		names = slices.DeleteFunc(names, func(g string) bool { return skip[g] })
+		names = slices.DeleteFunc(names, func(g string) bool {
+			_, opened := s.opened.Load(g)
+			return opened || skip[g]
+		})
 		garbage, others, err := s.garbage(ctx, root, names)
 		if err != nil {
 			return total, err
@@ -90,13 +93,6 @@ func resists(err error) bool {
 
 // outsideLimit is how long one Collect works on what is outside ZooKeeper. It holds the apply lock meanwhile.
 const outsideLimit = time.Minute
-
-// openedHere returns the generations that this Store has created, and not ended.
-func (s *Store) openedHere() map[string]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.opened)
-}
 
 // ErrOutside means that what the members of a deleted generation keep outside ZooKeeper is still there. The folder of
 // the generation stays. Collect again when the other system can be reached.

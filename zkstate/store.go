@@ -39,14 +39,15 @@ type Store struct {
 	cfg     Config
 	acl     []zkconn.ACL
 
-	mu       sync.Mutex
-	folders  map[string]bool // folders that exist
-	resolved []string        // result of recordedACL
-	opened   map[string]bool // generations that this Store has created, and not ended since
+	// folders are the folders that exist. They are forgotten when ZooKeeper refuses a transaction: somebody may have
+	// removed one.
+	folders sync.Map
+	opened  sync.Map // generations that this Store has created, and not ended since
 
 	listing   sync.Mutex      // held while the index is written
 	listed    map[string]bool // roots that are in the index
 	resolving sync.Mutex      // held while recordedACL asks ZooKeeper
+	resolved  []string        // result of recordedACL
 }
 
 // NewStore returns a Store that uses s. The error names an invalid ACL entry.
@@ -56,17 +57,13 @@ func NewStore(s *zkconn.Session, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	return &Store{
-		Reader: NewReader(s, cfg.Home, cfg.Kinds...), session: s, cfg: cfg, acl: acl,
-		folders: map[string]bool{}, listed: map[string]bool{}, opened: map[string]bool{},
+		Reader: NewReader(s, cfg.Home, cfg.Kinds...), session: s, cfg: cfg, acl: acl, listed: map[string]bool{},
 	}, nil
 }
 
 // makeFolder creates an empty persistent znode and its parents, if they do not exist.
 func (s *Store) makeFolder(ctx context.Context, path string) error {
-	s.mu.Lock()
-	known := s.folders[path]
-	s.mu.Unlock()
-	if known || path == "/" {
+	if _, known := s.folders.Load(path); known || path == "/" {
 		return nil
 	}
 	if _, ok, err := s.session.Exists(ctx, path); err != nil {
@@ -84,28 +81,8 @@ func (s *Store) makeFolder(ctx context.Context, path string) error {
 			return err
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.folders[path] = true
+	s.folders.Store(path, true)
 	return nil
-}
-
-// noteGeneration notes that a transaction of this Store creates generation g, or ends it.
-func (s *Store) noteGeneration(g string, created bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if created {
-		s.opened[g] = true
-	} else {
-		delete(s.opened, g)
-	}
-}
-
-// forgetFolders makes the next commit check its folders again, since somebody may have removed one.
-func (s *Store) forgetFolders() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.folders)
 }
 
 // NewID returns 128 random bits in hexadecimal: the id of a generation, an operation or a plan.

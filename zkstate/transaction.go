@@ -69,7 +69,7 @@ func (s *Store) create(ctx context.Context, d resource.Declaration) (transaction
 		return transaction{}, err
 	}
 	body, err := znode.EncodeRecord(rec)
-	s.noteGeneration(rec.Generation, true)
+	s.opened.Store(rec.Generation, true)
 	return transaction{
 		ops: append([]zkconn.Op{
 			zkconn.CreateOp(id.Path(), nil, zkconn.Persistent, s.acl),
@@ -164,9 +164,9 @@ func (s *Store) newGeneration(rec resource.Record, old *resource.Observed, acl [
 	)
 	if old.Has(resource.PartGeneration) {
 		ops = append(ops, zkconn.DeleteOp(znode.Gate(id.Root, old.Record.Generation), -1))
-		s.noteGeneration(old.Record.Generation, false)
+		s.opened.Delete(old.Record.Generation)
 	}
-	s.noteGeneration(rec.Generation, true)
+	s.opened.Store(rec.Generation, true)
 	return transaction{
 		ops:  append(ops, openGeneration(id.Root, rec.Generation, body, acl)...),
 		done: s.exists(znode.Gate(id.Root, rec.Generation)),
@@ -309,7 +309,7 @@ func (s *Store) delete(old *resource.Observed) transaction {
 	ops = append(ops, zkconn.DeleteOp(recordPath(rec), version))
 	if old.Has(resource.PartGeneration) {
 		ops = append(ops, zkconn.DeleteOp(znode.Gate(d.ID().Root, rec.Generation), -1))
-		s.noteGeneration(rec.Generation, false)
+		s.opened.Delete(rec.Generation)
 	}
 	return transaction{
 		ops:  ops,
