@@ -323,10 +323,11 @@ type Look struct {
 	fired  func() // called once when it has changed
 	told   <-chan struct{}
 
+	changed atomic.Bool
+
 	// Guarded by the Mirror's mutex.
-	uses    []*answer
-	changed bool
-	closed  bool
+	uses   []*answer
+	closed bool
 }
 
 var _ Source = (*Look)(nil)
@@ -349,11 +350,9 @@ func (l *Look) Close() {
 
 // change notes that something has changed. The caller holds the Mirror's mutex.
 func (l *Look) change() {
-	if l.changed || l.closed {
-		return
+	if !l.closed && !l.changed.Swap(true) {
+		l.fired()
 	}
-	l.changed = true
-	l.fired()
 }
 
 // use notes that l reads a. The caller holds the Mirror's mutex.
@@ -432,7 +431,7 @@ type Tracker struct {
 
 	roots []string // of the last Read, sorted
 	state plan.State
-	all   *tracked // what is no resource's own; nil before the first Read
+	all   *Look // what is no resource's own; nil before the first Read
 	reads int
 
 	told chan struct{} // full when something has changed
@@ -441,12 +440,9 @@ type Tracker struct {
 	tracked map[string]*tracked // by path
 }
 
-// tracked is something that was read through a Look.
+// tracked is a resource that was read through a Look.
 type tracked struct {
-	look    *Look
-	changed atomic.Bool
-
-	// Of a resource.
+	look  *Look
 	found found
 	o     *resource.Observed // nil: missing
 	read  int                // the last Read of all that has found it
@@ -492,7 +488,7 @@ func (t *Tracker) Close() {
 		one.look.Close()
 	}
 	if t.all != nil {
-		t.all.look.Close()
+		t.all.Close()
 	}
 }
 
@@ -523,7 +519,7 @@ func (t *Tracker) Read(ctx context.Context, roots []string) (plan.State, error) 
 func (t *Tracker) readChanged(ctx context.Context) (all bool, err error) {
 	before := map[string]*tracked{}
 	for path, one := range t.tracked {
-		if one.changed.Load() {
+		if one.look.changed.Load() {
 			before[path] = one
 		}
 	}
@@ -558,7 +554,7 @@ func (t *Tracker) readAll(ctx context.Context, roots []string) error {
 		}
 	}
 	if err != nil {
-		all.look.Close()
+		all.Close()
 		return err
 	}
 	maps.DeleteFunc(t.tracked, func(_ string, one *tracked) bool {
@@ -568,20 +564,16 @@ func (t *Tracker) readAll(ctx context.Context, roots []string) error {
 		return one.read != t.reads
 	})
 	if t.all != nil {
-		t.all.look.Close()
+		t.all.Close()
 	}
 	t.all, t.roots, t.state = all, roots, state
 	return nil
 }
 
 // look returns a reader through a new Look.
-func (t *Tracker) look() (*tracked, *Reader) {
-	one := &tracked{}
-	one.look = t.mirror.look(func() {
-		one.changed.Store(true)
-		t.tell()
-	}, nil)
-	return one, NewReader(one.look, t.cfg.Home, t.cfg.Kinds...)
+func (t *Tracker) look() (*Look, *Reader) {
+	look := t.mirror.look(t.tell, nil)
+	return look, NewReader(look, t.cfg.Home, t.cfg.Kinds...)
 }
 
 // observe returns what is known of a resource, or reads it.
@@ -589,22 +581,21 @@ func (t *Tracker) observe(ctx context.Context, path string, f found) (*resource.
 	t.mu.Lock()
 	was := t.tracked[path]
 	t.mu.Unlock()
-	if was != nil && !was.changed.Load() && was.found.kind == f.kind && slices.Equal(was.found.companions, f.companions) {
+	if was != nil && !was.look.changed.Load() && was.found.kind == f.kind && slices.Equal(was.found.companions, f.companions) {
 		was.read = t.reads
 		return was.o, nil
 	}
-	one, r := t.look()
+	look, r := t.look()
 	o, err := r.observe(ctx, path, f)
 	if err == nil && o != nil {
 		err = t.more(ctx, r, path, o)
 	}
 	if err != nil {
-		one.look.Close()
+		look.Close()
 		return nil, err
 	}
-	one.found, one.o, one.read = f, o, t.reads
 	t.mu.Lock()
-	t.tracked[path] = one
+	t.tracked[path] = &tracked{look, f, o, t.reads}
 	t.mu.Unlock()
 	if was != nil {
 		was.look.Close()
