@@ -301,13 +301,11 @@ func result(err error) Result {
 // things at night must not have to mend the history first.
 func (a *applying) beginEntry(lockCtx context.Context) {
 	a.entry = history.Entry{Plan: a.plan.ID, Saved: a.opts.Saved, Planned: map[string]int{}}
-	var replaced, deleted []string
-	for _, r := range a.plan.Changes() {
-		act := r.Action()
-		a.entry.Planned[string(act)]++
-		replaced, deleted = addPath(replaced, deleted, r)
+	changes := a.plan.Changes()
+	for _, r := range changes {
+		a.entry.Planned[string(r.Action())]++
 	}
-	a.entry.SetNames(replaced, deleted)
+	a.entry.SetNames(paths(changes, plan.Replace), paths(changes, plan.Delete))
 	var err error
 	// An entry that is begun is ended, also if the lock is lost meanwhile.
 	a.entryPath, err = a.to.BeginEntry(context.WithoutCancel(lockCtx), &a.entry)
@@ -322,32 +320,31 @@ func (a *applying) endEntry(lockCtx context.Context, outcomes []Outcome) {
 		return
 	}
 	done, results := map[string]int{}, map[string]int{}
-	var replaced, deleted []string
+	var reached []plan.Row // certainly or perhaps
 	for _, o := range outcomes {
 		results[string(o.Result)]++
 		if o.Result == Applied {
 			done[string(o.Row.Action())]++
 		}
 		if o.Result == Applied || o.Result == Unknown {
-			replaced, deleted = addPath(replaced, deleted, o.Row)
+			reached = append(reached, o.Row)
 		}
 	}
 	a.entry.Done, a.entry.Results = done, results
-	a.entry.SetNames(replaced, deleted)
+	a.entry.SetNames(paths(reached, plan.Replace), paths(reached, plan.Delete))
 	if err := a.to.EndEntry(context.WithoutCancel(lockCtx), a.entryPath, a.entry); err != nil {
 		a.unrecorded(fmt.Errorf("it says that this apply has not finished: %w", err))
 	}
 }
 
-// addPath adds the path of r to those that are replaced or deleted.
-func addPath(replaced, deleted []string, r plan.Row) (rep, del []string) {
-	switch r.Action() {
-	case plan.Replace:
-		replaced = append(replaced, r.Path)
-	case plan.Delete:
-		deleted = append(deleted, r.Path)
+// paths are those of the rows with this action.
+func paths(rows []plan.Row, act plan.Action) (all []string) {
+	for _, r := range rows {
+		if r.Action() == act {
+			all = append(all, r.Path)
+		}
 	}
-	return replaced, deleted
+	return all
 }
 
 func (a *applying) unrecorded(err error) {
