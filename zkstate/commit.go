@@ -521,11 +521,8 @@ func (s *Store) guardUnfinished(ctx context.Context, claims string, n int) ([]zk
 func (s *Store) unfinished(ctx context.Context, claims string, names []string) ([]zkconn.Op, error) {
 	all, err := ForEach(ctx, names, func(ctx context.Context, name string) ([]zkconn.Op, error) {
 		at := resource.Join(claims, name)
-		body, stat, err := s.session.Get(ctx, at)
-		if errors.Is(err, zkconn.ErrNoNode) {
-			return nil, nil
-		}
-		if c, bad := znode.Decode[znode.Claim](body); err != nil || bad == nil && c.State == znode.Done {
+		body, stat, there, err := zkconn.IfThere(s.session.Get(ctx, at))
+		if c, bad := znode.Decode[znode.Claim](body); !there || bad == nil && c.State == znode.Done {
 			return nil, err
 		}
 		return []zkconn.Op{zkconn.CheckOp(at, stat.Version)}, nil

@@ -385,21 +385,21 @@ func (r *Reader) duties(ctx context.Context, g group.Group, generation string, s
 // dutyHolder reads who holds a duty. One transaction writes the duty and makes held, so both have the same nonce.
 func (r *Reader) dutyHolder(ctx context.Context, root, generation string, d *view.Duty) error {
 	for range maxRereads {
-		body, stat, err := r.source.Get(ctx, znode.Held(root, generation, d.Name))
-		if errors.Is(err, zkconn.ErrNoNode) {
-			d.Holder, d.Version, d.Address, d.Since = "", "", "", nil
-			return nil
-		}
+		body, stat, there, err := zkconn.IfThere(r.source.Get(ctx, znode.Held(root, generation, d.Name)))
 		if err != nil {
 			return err
+		}
+		if !there {
+			d.Holder, d.Version, d.Address, d.Since = "", "", "", nil
+			return nil
 		}
 		h, err := znode.Decode[znode.Holder](body)
 		if err != nil {
 			h = znode.Holder{}
 		}
 		d.Holder, d.Version, d.Address, d.Since = cmp.Or(h.Identity, "?"), h.Version, h.Address, new(stat.Ctime)
-		body, stat, err = r.source.Get(ctx, znode.Duty(root, generation, d.Name))
-		if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		body, stat, _, err = zkconn.IfThere(r.source.Get(ctx, znode.Duty(root, generation, d.Name)))
+		if err != nil {
 			return err
 		}
 		if taken, err := znode.Decode[znode.DutyTaken](body); err == nil && taken.Nonce == h.Nonce {

@@ -119,11 +119,9 @@ func (r *Follower) CompletedW(ctx context.Context, rec *resource.Record) (comple
 // none or nobody has joined.
 func (r *Reader) RunName(ctx context.Context, rec *resource.Record) (string, error) {
 	at := znode.IDs(rec.Declaration.ID().Root, rec.Generation)
-	name, _, err := r.source.Get(ctx, at)
-	switch {
-	case errors.Is(err, zkconn.ErrNoNode): // or the generation was removed: a transaction will fail
-		return "", nil
-	case err != nil:
+	// Without the znode the generation may be gone too: a transaction will fail then.
+	name, _, _, err := zkconn.IfThere(r.source.Get(ctx, at))
+	if err != nil {
 		return "", fmt.Errorf("the name of the run: %w", err)
 	}
 	return string(name), nil
@@ -340,9 +338,9 @@ func (r *Reader) readMost(ctx context.Context, dir string, n int, wanted func(st
 		entries, names = look.remembered(dir, names)
 	}
 	read, err := ForEach(ctx, names, func(ctx context.Context, name string) (entry, error) {
-		body, stat, err := r.source.Get(ctx, path.Join(dir, name))
-		if errors.Is(err, zkconn.ErrNoNode) {
-			return entry{}, nil
+		body, stat, there, err := zkconn.IfThere(r.source.Get(ctx, path.Join(dir, name)))
+		if !there {
+			return entry{}, err
 		}
 		return entry{name: name, body: body, stat: stat}, err
 	})
@@ -421,11 +419,8 @@ func (r *Reader) roundsOf(ctx context.Context, root, g, name string) ([]view.Bar
 // readRound fills what dir says of a round, and reports whether it is under way. It reads the outcome last: so a round
 // that it reports had at most the arrivals that it names.
 func (r *Reader) readRound(ctx context.Context, dir string, one *view.Barrier) (under bool, err error) {
-	body, made, err := r.source.Get(ctx, znode.RoundState(dir))
-	if errors.Is(err, zkconn.ErrNoNode) {
-		return false, nil
-	}
-	if err != nil {
+	body, made, there, err := zkconn.IfThere(r.source.Get(ctx, znode.RoundState(dir)))
+	if err != nil || !there {
 		return false, err
 	}
 	st, err := znode.Decode[znode.Round](body)

@@ -221,12 +221,9 @@ func (r *Reader) children(ctx context.Context, path string) ([]string, error) {
 
 // folder reports whether p leads to a searched root or to home.
 func (r *Reader) folder(p string, roots []string) bool {
-	for _, other := range append([]string{r.home}, roots...) {
-		if other == p || strings.HasPrefix(other, p+"/") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(append([]string{r.home}, roots...), func(other string) bool {
+		return other == p || strings.HasPrefix(other, p+"/")
+	})
 }
 
 // observeAll observes everything in todo and puts it into all, except what is missing.

@@ -264,12 +264,12 @@ func (r *Reader) AllRoots(ctx context.Context) (all []string, problem error) {
 // index reads the index of a stack. It does not exist before the first create of the stack.
 func (r *Reader) index(ctx context.Context, stack string) (index znode.Index, version int32, exists bool, err error) {
 	at := znode.Stack(r.home, stack)
-	body, stat, err := r.source.Get(ctx, at)
-	switch {
-	case errors.Is(err, zkconn.ErrNoNode):
-		return znode.Index{}, 0, false, nil
-	case err != nil:
-		return znode.Index{}, 0, false, fmt.Errorf("the index of stack %s: %w", stack, err)
+	body, stat, there, err := zkconn.IfThere(r.source.Get(ctx, at))
+	if err != nil {
+		err = fmt.Errorf("the index of stack %s: %w", stack, err)
+	}
+	if !there {
+		return znode.Index{}, 0, false, err
 	}
 	if index, err = znode.Decode[znode.Index](body); err != nil {
 		err = fmt.Errorf("%s does not hold an index (set it to {}, and the next apply lists the roots that it knows): %w",
