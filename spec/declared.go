@@ -23,13 +23,11 @@ type declared struct {
 
 // block is one block, of which for_each may make many declarations.
 type block[T any] struct {
-	label    string
-	hcl      *hcl.Block
+	*hcl.Block
+	scope    *scope
 	set      settings
-	each     *hcl.Attribute
 	rules    []rule
 	parts    []decodePart[T]
-	at       string
 	defaults T
 	from     origins // of the defaults
 	damaged  bool    // its parts have findings: its values are looked at, the whole is not
@@ -39,19 +37,21 @@ type block[T any] struct {
 func (l *loader) readDeclared(c *Config) declared {
 	d := declared{places: map[string]*hcl.Block{}, blocks: map[string]bool{}}
 	var defaults settings
+	s := l.newScope("defaults")
 	if blocks := l.blocks["defaults"]; len(blocks) > 0 {
-		s := defaultsSchema()
-		defaults = l.settings(l.content(blocks[0].Body, s, "defaults"), s, "defaults")
+		has := defaultsSchema()
+		defaults = s.settings(s.content(blocks[0].Body, has), has)
 	}
 	for _, k := range kinds() {
-		k.read(l, c, &d, defaults)
+		k.read(s, c, &d, defaults)
 	}
 	return d
 }
 
 // read decodes all blocks of a kind.
-func (k kindOf[T, P]) read(l *loader, c *Config, d *declared, defaults settings) {
-	base, from, ok := k.readDefaults(l, defaults)
+func (k kindOf[T, P]) read(s *scope, c *Config, d *declared, defaults settings) {
+	l := s.loader
+	base, from, ok := k.readDefaults(*s, defaults)
 	if from["root"] != "default" {
 		c.Default = P(&base).CommonRef().Root
 	}
@@ -68,67 +68,61 @@ func (k kindOf[T, P]) read(l *loader, c *Config, d *declared, defaults settings)
 		bl := k.readBlock(l, b)
 		bl.defaults, bl.from = base, from
 		bl.damaged = bl.damaged || !ok
-		d.blocks[k.blockType+"."+label] = k.expand(l, c, d, bl)
+		d.blocks[k.blockType+"."+label] = k.expand(c, d, bl)
 	}
 }
 
 // readDefaults decodes the defaults block on top of what every declaration of the kind has.
-func (k kindOf[T, P]) readDefaults(l *loader, set settings) (T, origins, bool) {
+func (k kindOf[T, P]) readDefaults(s scope, set settings) (T, origins, bool) {
 	base, from := k.initial, origins{"name": "default", "root": "default"}
 	for _, name := range k.names() {
 		from[name] = "default"
 	}
-	s := l.newScope("defaults")
-	k.apply(s, set, &base, from, "defaults at ")
-	return base, from, !set.damaged && !s.failed
+	k.apply(&s, set, &base, from, "defaults at ")
+	return base, from, !s.failed
 }
 
 // readBlock reads the parts of a block, once for all that for_each makes of it.
 func (k kindOf[T, P]) readBlock(l *loader, b *hcl.Block) *block[T] {
-	bl := &block[T]{label: b.Labels[0], hcl: b, at: at(b.DefRange)}
-	in := k.blockType + " " + quote(bl.label)
-	if err := resource.CheckName(k.blockType, bl.label); err != nil {
-		d := l.add(codeName, &b.LabelRanges[0], "%s", err)
-		d.In, bl.damaged = in, true
+	s := l.newScope(k.blockType + " " + quote(b.Labels[0]))
+	if err := resource.CheckName(k.blockType, b.Labels[0]); err != nil {
+		s.add(codeName, &b.LabelRanges[0], "%s", err)
 	}
-	s := k.schema()
-	c := l.content(b.Body, s, in)
-	bl.set = l.settings(c, s, in)
-	bl.each = bl.set.args["for_each"]
-	bl.damaged = bl.damaged || bl.set.damaged
+	has := k.schema()
+	c := s.content(b.Body, has)
+	bl := &block[T]{Block: b, scope: s, set: s.settings(c, has)}
 	for _, inner := range c.blocks {
 		if inner.Type == "precondition" {
-			r, ok := l.rule(inner, in)
-			if bl.damaged = bl.damaged || !ok; ok {
+			if r, ok := s.rule(inner); ok {
 				bl.rules = append(bl.rules, r)
 			}
 		}
 	}
-	var ok bool
-	if bl.parts, ok = k.parts.read(l, b, c.blocks, in); !ok || c.ok && !k.complete(l, b, bl.set, in) {
-		bl.damaged = true
+	bl.parts = k.parts.read(s, b, c.blocks)
+	if c.ok {
+		k.complete(s, b, bl.set)
 	}
+	bl.damaged = s.failed
 	return bl
 }
 
 // expand decodes a block once, or once for every key of its for_each; false means that the keys are not known.
-func (k kindOf[T, P]) expand(l *loader, c *Config, d *declared, b *block[T]) bool {
-	s := l.newScope(k.blockType + " " + quote(b.label))
-	address := k.blockType + "." + b.label
-	if b.each == nil {
+func (k kindOf[T, P]) expand(c *Config, d *declared, b *block[T]) bool {
+	s, forEach, address := b.scope, b.set["for_each"], k.blockType+"."+b.Labels[0]
+	if forEach == nil {
 		k.instance(c, d, b, s, address)
 		return true
 	}
-	keys, ok := s.forEach(b.each, k.blockType)
+	keys, ok := s.forEach(forEach, k.blockType)
 	if !ok {
 		return false
 	}
-	each := "for_each at " + at(b.each.NameRange)
+	each := "for_each at " + at(forEach.NameRange)
 	for _, key := range keys {
 		ctx := s.ctx.NewChild()
 		pair := map[string]cty.Value{"key": cty.StringVal(key.key), "value": key.value}
 		ctx.Variables = map[string]cty.Value{"each": cty.ObjectVal(pair)}
-		inner := &scope{loader: l, ctx: ctx, roots: []string{"var", "local", "each", "path"}, in: s.in, each: each}
+		inner := &scope{loader: s.loader, ctx: ctx, roots: []string{"var", "local", "each", "path"}, in: s.in, each: each}
 		k.instance(c, d, b, inner, address+"["+quote(key.key)+"]")
 	}
 	return true
@@ -137,12 +131,12 @@ func (k kindOf[T, P]) expand(l *loader, c *Config, d *declared, b *block[T]) boo
 // instance decodes one declaration and checks its preconditions. One with a finding is not compared with the others.
 func (k kindOf[T, P]) instance(c *Config, d *declared, b *block[T], s *scope, address string) {
 	s.address = address
-	d.places[address] = b.hcl
+	d.places[address] = b.Block
 	t := b.defaults
 	common := P(&t).CommonRef()
-	common.Name, common.Address, common.At = b.label, address, b.at
+	common.Name, common.Address, common.At = b.Labels[0], address, at(b.DefRange)
 	from := maps.Clone(b.from)
-	from["name"] = b.at
+	from["name"] = common.At
 	k.apply(s, b.set, &t, from, "")
 	for _, decode := range b.parts {
 		decode(s, &t, from)
@@ -175,31 +169,25 @@ func (k kindOf[T, P]) fits(s *scope, b *block[T], t T) bool {
 	err := k.limits(t)
 	if err != nil {
 		why, help := remedy(err)
-		s.add(k.tooLarge, &b.hcl.DefRange, "%s", why).Help = help
+		s.add(k.tooLarge, &b.DefRange, "%s", why).Help = help
 	}
 	return err == nil
 }
 
 // rule is a validation or precondition block.
-type rule struct {
-	kind      string
-	condition *hcl.Attribute
-	message   *hcl.Attribute
-}
+type rule struct{ condition, message *hcl.Attribute }
 
 // rule reads a validation or precondition block. If ok is false, it cannot be used; that has been reported.
-func (l *loader) rule(b *hcl.Block, in string) (r rule, ok bool) {
-	c := l.content(b.Body, schema{args: []string{"condition", "error_message"}}, in)
-	r = rule{b.Type, c.args["condition"], c.args["error_message"]}
-	ok = c.ok
-	for _, name := range []string{"condition", "error_message"} {
+func (s *scope) rule(b *hcl.Block) (r rule, ok bool) {
+	names := []string{"condition", "error_message"}
+	c := s.content(b.Body, schema{args: names})
+	for _, name := range names {
 		if c.args[name] == nil && c.ok {
-			d := l.add(codeMissing, &b.DefRange, "a %s block needs the argument %s", b.Type, name)
-			d.In = in
-			ok = false
+			s.add(codeMissing, &b.DefRange, "a %s block needs the argument %s", b.Type, name)
 		}
 	}
-	return r, ok
+	r = rule{c.args["condition"], c.args["error_message"]}
+	return r, c.ok && r.condition != nil && r.message != nil
 }
 
 // holds evaluates a rule. If its condition cannot be evaluated, that has been reported, and the rule counts as held.
@@ -303,42 +291,31 @@ func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/
 // readDrift decodes the ignore blocks. Each must expire.
 func (l *loader) readDrift(c *Config, d declared) {
 	for _, b := range l.blocks["drift"] {
-		for _, ig := range l.content(b.Body, schema{blocks: []blockType{{name: "ignore"}}}, "drift").blocks {
+		for _, ig := range l.newScope("drift").content(b.Body, schema{blocks: []blockType{{name: "ignore"}}}).blocks {
 			l.readIgnore(c, ig, d)
 		}
 	}
 }
 
 func (l *loader) readIgnore(c *Config, b *hcl.Block, d declared) {
-	names := []string{"address", "fields", "until", "reason"}
-	body := l.content(b.Body, schema{args: names}, "ignore")
 	s := l.newScope("ignore")
+	body := s.content(b.Body, schema{args: []string{"address", "fields", "until", "reason"}})
 	ig := resource.Ignore{At: at(b.DefRange)}
-	for _, name := range names {
-		a := body.args[name]
-		if a == nil {
-			if name != "fields" && body.ok {
-				s.add(codeMissing, &b.DefRange, "an ignore block needs the argument %s", name).Help = missingHelp(name)
-			}
-			continue
-		}
-		switch name {
-		case "address":
-			ig.Address = s.ignored(a, d)
-		case "fields":
-			ig.Fields, _ = s.texts(a, func(name string, a *hcl.Attribute) bool {
-				return s.ignoredField(name, a, kindAt(ig.Address))
-			})
-		case "until":
-			ig.Until = s.until(a)
-		case "reason":
-			reason, ok := s.required(a)
-			if ig.Reason = reason; ok && strings.TrimSpace(reason) == "" {
-				s.wrong(codeReason, a, cty.NilVal, "the reason is empty").Help = missingHelp(name)
-			}
+	for _, name := range []string{"address", "until", "reason"} {
+		if body.args[name] == nil && body.ok {
+			s.add(codeMissing, &b.DefRange, "an ignore block needs the argument %s", name).Help = missingHelp(name)
 		}
 	}
-	if !s.failed && body.ok {
+	ig.Address = s.ignored(body.args["address"], d)
+	ig.Fields, _ = s.texts(body.args["fields"], func(name string, a *hcl.Attribute) bool {
+		return s.ignoredField(name, a, kindAt(ig.Address))
+	})
+	ig.Until = s.until(body.args["until"])
+	reason := body.args["reason"]
+	if store(&ig.Reason)(s.required(reason)) && strings.TrimSpace(ig.Reason) == "" {
+		s.wrong(codeReason, reason, cty.NilVal, "the reason is empty").Help = missingHelp("reason")
+	}
+	if !s.failed {
 		c.Ignores = append(c.Ignores, ig)
 	}
 }
@@ -370,9 +347,8 @@ func (s *scope) ignored(a *hcl.Attribute, d declared) string {
 	}
 	known := sortedKeys(d.places)
 	f := s.wrong(codeIgnored, a, cty.StringVal(address), "no %s has this address", k)
-	switch {
-	case text.Nearest(address, known) != "":
-		f.Help = "did you mean " + quote(text.Nearest(address, known)) + "?"
+	switch f.Help = didYouMean(address, known); {
+	case f.Help != "":
 	case slices.Contains(known, k+"."+address):
 		f.Help = "write " + quote(k+"."+address)
 	case isBlock && !strings.Contains(address, "["):

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,11 +23,18 @@ import (
 	"muster/text"
 )
 
-// decode evaluates an argument and converts it. An argument that is null counts as not written: ok is false, without a
-// finding.
-func (s *scope) decode(a *hcl.Attribute, want cty.Type, must string) (v cty.Value, ok bool) {
+// value evaluates an argument. One that is null counts as not written: ok is false, without a finding.
+func (s *scope) value(a *hcl.Attribute) (v cty.Value, ok bool) {
+	if a == nil {
+		return cty.DynamicVal, false
+	}
 	v, ok = s.eval(a.Expr)
-	if !ok || v.IsNull() {
+	return v, ok && !v.IsNull()
+}
+
+// decode evaluates an argument and converts it.
+func (s *scope) decode(a *hcl.Attribute, want cty.Type, must string) (v cty.Value, ok bool) {
+	if v, ok = s.value(a); !ok {
 		return cty.DynamicVal, false
 	}
 	out, err := convert.Convert(v, want)
@@ -88,7 +96,7 @@ func (s *scope) required(a *hcl.Attribute) (string, bool) {
 	was := s.failed
 	s.failed = false
 	text, ok := s.text(a)
-	if !ok && !s.failed {
+	if !ok && !s.failed && a != nil {
 		s.wrong(codeNull, a, cty.NilVal, "%s must not be null", a.Name).Help = "write a string"
 	}
 	s.failed = s.failed || was
@@ -156,9 +164,7 @@ func (s *scope) enum(a *hcl.Attribute, known ...string) (string, bool) {
 		return word, ok
 	}
 	d := s.wrong(codeEnum, a, cty.StringVal(word), "%s must be %s", a.Name, alternatives(text.Each(known, quote)))
-	if best := text.Nearest(word, known); best != "" {
-		d.Help = "did you mean " + quote(best) + "?"
-	}
+	d.Help = didYouMean(word, known)
 	return "", false
 }
 
@@ -259,8 +265,8 @@ func (s *scope) validText(a *hcl.Attribute, check func(string) error, required b
 
 // size decodes a size between two bounds.
 func (s *scope) size(a *hcl.Attribute, least, most resource.Size) (resource.Size, bool) {
-	v, ok := s.eval(a.Expr)
-	if !ok || v.IsNull() {
+	v, ok := s.value(a)
+	if !ok {
 		return 0, false
 	}
 	var size resource.Size
@@ -315,9 +321,7 @@ func (s *scope) wholeNumber(a *hcl.Attribute, least, most int64, required bool, 
 	n, err := convert.Convert(v, cty.Number)
 	if err != nil {
 		d := s.wrong(w.code, a, v, "%s", must)
-		if d.Note == "" {
-			d.Note = "this is " + aTypeName(v)
-		}
+		d.Note = cmp.Or(d.Note, "this is "+aTypeName(v))
 		return 0, false
 	}
 	f := n.AsBigFloat()
@@ -344,44 +348,36 @@ func (s *scope) wholeNumber(a *hcl.Attribute, least, most int64, required bool, 
 
 // duration decodes a Go duration between two bounds.
 func (s *scope) duration(a *hcl.Attribute, least, most resource.Duration) (resource.Duration, bool) {
-	v, ok := s.eval(a.Expr)
-	if !ok || v.IsNull() {
+	v, ok := s.value(a)
+	if !ok {
 		return 0, false
 	}
-	if v.Type() == cty.Number {
+	var length resource.Duration
+	switch {
+	case v.Type() == cty.Number:
 		d := s.wrong(codeDuration, a, v, "%s must be a duration: a string with a unit", a.Name)
 		d.Help = fmt.Sprintf("if seconds are meant, write %q", number(v)+"s")
-		return 0, false
-	}
-	if v.Type() != cty.String {
+	case v.Type() != cty.String:
 		d := s.wrong(codeType, a, v, "%s must be a duration: a string with a unit", a.Name)
-		if d.Note == "" {
-			d.Note = "this is " + aTypeName(v)
-		}
+		d.Note = cmp.Or(d.Note, "this is "+aTypeName(v))
 		d.Help = `write a number and a unit, such as "30s" or "2m"`
-		return 0, false
-	}
-	text := v.AsString()
-	var length resource.Duration
-	if length.UnmarshalText([]byte(text)) != nil {
+	case length.UnmarshalText([]byte(v.AsString())) != nil:
 		d := s.wrong(codeDuration, a, v, "%s must be a duration, such as \"30s\" or \"2m\"", a.Name)
 		d.Help = "units are h, m, s and ms; they can be combined: \"1m30s\""
-		if meant, ok := durationMeant(text); ok {
+		if meant, ok := durationMeant(v.AsString()); ok {
 			d.Help = fmt.Sprintf("write %q", meant)
 		}
-		return 0, false
-	}
-	if length < least || length > most {
+	case length < least || length > most:
 		d := s.wrong(codeDuration, a, v, "%s must be from %s to %s", a.Name, least, most)
-		switch {
-		case length < 0 && least == 0:
+		if length < 0 && least == 0 {
 			d.Help = "a duration is not negative"
-		case length <= 0:
+		} else if length <= 0 {
 			d.Help = "a duration is positive; to use the default, remove the argument"
 		}
-		return 0, false
+	default:
+		return length, true
 	}
-	return length, true
+	return 0, false
 }
 
 // durationMeant guesses the duration that somebody meant: "30 seconds", "1 min", "2 days", "30".
@@ -524,11 +520,8 @@ func (s *scope) knownAttributes(val cty.Value, want cty.Type, expr hcl.Expressio
 }
 
 func errorPath(err error) cty.Path {
-	var pe cty.PathError
-	if errors.As(err, &pe) {
-		return pe.Path
-	}
-	return nil
+	pe, _ := errors.AsType[cty.PathError](err)
+	return pe.Path
 }
 
 // narrow returns the place of the part of an expression that path leads to, as far as that part is written out. It

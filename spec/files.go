@@ -108,16 +108,11 @@ func (f *findings) unreadable(name, code string, err error) {
 	if errors.As(err, new(tooLargeError)) {
 		code = codeTooLarge
 	}
-	d := f.file(name, code, cause(err))
+	d := f.add(code, nil, "%s cannot be read: %s", name, cause(err))
+	d.Range = &Range{Filename: name, Start: Pos(hcl.InitialPos), End: Pos(hcl.InitialPos)}
 	if errors.Is(err, errOutside) {
 		d.Help = "copy the file, or link one that is below the directory"
 	}
-}
-
-func (f *findings) file(name, code, why string) *Diagnostic {
-	d := f.add(code, nil, "%s cannot be read: %s", name, why)
-	d.Range = &Range{Filename: name, Start: Pos{Line: 1, Column: 1}, End: Pos{Line: 1, Column: 1}}
-	return d
 }
 
 // accept remembers the text of a file, and checks its size and that it is UTF-8.
@@ -163,8 +158,7 @@ func invalid(src []byte) int {
 
 // cause is the reason in an error of the file system, without its operation and path.
 func cause(err error) string {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pe.Err
 	}
 	return err.Error()

@@ -20,7 +20,8 @@ type kind interface {
 	names() []string     // of its properties
 	optional() []string  // of those that the defaults block may set
 	partTypes() []string // the types of its labelled blocks: "cron"
-	read(l *loader, c *Config, d *declared, defaults settings)
+	// read reads the blocks of the kind. s is the scope of the defaults block, which says defaults.
+	read(s *scope, c *Config, d *declared, defaults settings)
 	// export writes the block that declares d, if d is of this kind. A root that is root is left out. used holds the
 	// labels that other blocks have.
 	export(b *bytes.Buffer, d resource.Declaration, root string, used map[string]bool)
@@ -111,22 +112,19 @@ type table[T any] struct {
 func (k table[T]) names() []string { return resource.Names(k.properties) }
 
 // complete reports the required arguments that a block does not have.
-func (k table[T]) complete(l *loader, b *hcl.Block, set settings, in string) bool {
-	ok := true
+func (k table[T]) complete(s *scope, b *hcl.Block, set settings) {
 	for _, p := range k.properties {
-		if p.Required && set.args[p.Name] == nil {
-			d := l.add(codeMissing, &b.DefRange, k.words[p.Name].missing, b.Labels[0])
-			d.Help, d.In, ok = k.words[p.Name].add, in, false
+		if p.Required && set[p.Name] == nil {
+			s.add(codeMissing, &b.DefRange, k.words[p.Name].missing, b.Labels[0]).Help = k.words[p.Name].add
 		}
 	}
-	return ok
 }
 
 // decode decodes the properties that set has into t. It notes in from, by section and name of the property, where each
 // value came from.
 func (k table[T]) decode(s *scope, set settings, t *T, from origins, section, prefix string) {
 	for _, p := range k.properties {
-		if a := set.args[p.Name]; a != nil && readProperty(s, p, a, t, k.words[p.Name]) {
+		if a := set[p.Name]; a != nil && readProperty(s, p, a, t, k.words[p.Name]) {
 			from[section+p.Name] = prefix + at(a.NameRange)
 		}
 	}
@@ -186,9 +184,7 @@ type parts[T any] struct {
 // part is a type of these blocks, made of a partOf.
 type part[T any] struct {
 	schema blockType
-	// read reads a block, once for all that for_each makes of it. If ok is false, something is wrong with it, which has
-	// been reported.
-	read   func(l *loader, b *hcl.Block, in string) (decode decodePart[T], ok bool)
+	read   func(s *scope, b *hcl.Block) decodePart[T] // once for all that for_each makes of a block
 	export func(b *bytes.Buffer, t *T)
 }
 
@@ -213,8 +209,7 @@ func (ps parts[T]) schemas() []blockType {
 }
 
 // read reads those of blocks that are parts of the declaration of.
-func (ps parts[T]) read(l *loader, of *hcl.Block, blocks []*hcl.Block, in string) (decode []decodePart[T], ok bool) {
-	ok = true
+func (ps parts[T]) read(s *scope, of *hcl.Block, blocks []*hcl.Block) (decode []decodePart[T]) {
 	first := map[string]*hcl.Block{}
 	for _, b := range blocks {
 		i := slices.IndexFunc(ps.types, func(p part[T]) bool { return p.schema.name == b.Type })
@@ -223,47 +218,46 @@ func (ps parts[T]) read(l *loader, of *hcl.Block, blocks []*hcl.Block, in string
 		}
 		label := b.Labels[0]
 		if prev := first[label]; prev != nil {
-			f := l.add(ps.twice, &b.LabelRanges[0], "%s %q is declared twice", ps.one, label)
-			l.relate(f, prev.LabelRanges[0], "first declared here")
-			f.In, f.Help, ok = in, "give one of them another name", false
+			f := s.add(ps.twice, &b.LabelRanges[0], "%s %q is declared twice", ps.one, label)
+			s.relate(f, prev.LabelRanges[0], "first declared here")
+			f.Help = "give one of them another name"
 			continue
 		}
 		first[label] = b
 		if err := ps.checkName(label); err != nil {
-			l.add(codeName, &b.LabelRanges[0], "%s", err).In = in
-			ok = false
+			s.add(codeName, &b.LabelRanges[0], "%s", err)
 		}
-		one, fine := ps.types[i].read(l, b, in)
-		decode, ok = append(decode, one), ok && fine
+		decode = append(decode, ps.types[i].read(s, b))
 	}
 	if n := len(first); n > ps.most {
-		f := l.add(ps.tooBig, &of.DefRange, "a %s has at most %d %s; this one has %d", of.Type, ps.most, ps.many, n)
-		f.In, f.Help, ok = in, fmt.Sprintf("write a second %s", of.Type), false
+		f := s.add(ps.tooBig, &of.DefRange, "a %s has at most %d %s; this one has %d", of.Type, ps.most, ps.many, n)
+		f.Help = "write a second " + of.Type
 	}
-	return decode, ok
+	return decode
 }
 
 func (p partOf[T, E]) part() part[T] {
 	return part[T]{blockType{name: p.blockType, label: "name", args: p.names()}, p.read, p.export}
 }
 
-func (p partOf[T, E]) read(l *loader, b *hcl.Block, in string) (decode decodePart[T], ok bool) {
+func (p partOf[T, E]) read(s *scope, b *hcl.Block) decodePart[T] {
 	label, section := b.Labels[0], p.blockType+"."+b.Labels[0]+"."
-	in = p.blockType + " " + quote(label) + " of " + in
-	c := l.content(b.Body, schema{args: p.names()}, in)
-	set := l.settings(c, schema{}, in)
-	ok = c.ok && p.complete(l, b, set, in)
+	in := p.blockType + " " + quote(label) + " of "
+	var set settings
+	s.inside(in, func(s *scope) {
+		c := s.content(b.Body, schema{args: p.names()})
+		if set = c.args; c.ok {
+			p.complete(s, b, set)
+		}
+	})
 	return func(s *scope, t *T, from origins) {
 		for _, name := range p.names() {
 			from[section+name] = "default"
 		}
-		inner := *s
-		inner.in, inner.failed = in, false
 		e := p.initial(label)
-		p.decode(&inner, set, &e, from, section, "")
-		s.failed = s.failed || inner.failed
+		s.inside(in, func(s *scope) { p.decode(s, set, &e, from, section, "") })
 		p.add(t, e)
-	}, ok
+	}
 }
 
 func (p partOf[T, E]) export(b *bytes.Buffer, t *T) {
@@ -276,28 +270,22 @@ func (p partOf[T, E]) export(b *bytes.Buffer, t *T) {
 }
 
 // settings are the arguments of a block and of its sections, by their full names: "timeouts.join".
-type settings struct {
-	args    map[string]*hcl.Attribute
-	damaged bool // a part did not decode, which has been reported
-}
+type settings map[string]*hcl.Attribute
 
 // settings reads the sections of a block: those blocks of its schema that hold arguments and nothing else, and have no
 // label.
-func (l *loader) settings(c content, s schema, in string) settings {
-	set := settings{map[string]*hcl.Attribute{}, !c.ok}
-	maps.Copy(set.args, c.args)
-	for _, section := range s.blocks {
+func (s *scope) settings(c content, has schema) settings {
+	set := maps.Clone(c.args)
+	for _, section := range has.blocks {
 		if len(section.args) == 0 || section.label != "" {
 			continue
 		}
-		b := l.single(c, section.name, in)
-		if b == nil {
-			continue
-		}
-		inner := l.content(b.Body, schema{args: section.args}, section.name+" of "+in)
-		set.damaged = set.damaged || !inner.ok
-		for name, a := range inner.args {
-			set.args[section.name+"."+name] = a
+		if b := s.single(c, section.name); b != nil {
+			s.inside(section.name+" of ", func(s *scope) {
+				for name, a := range s.content(b.Body, schema{args: section.args}).args {
+					set[section.name+"."+name] = a
+				}
+			})
 		}
 	}
 	return set
@@ -310,19 +298,15 @@ type origins map[string]string
 // marks the scope as failed.
 func (k kindOf[T, P]) apply(s *scope, set settings, t *T, from origins, prefix string) {
 	common, labelled := P(t).CommonRef(), P(t).LabelsRef()
-	if a := set.args["name"]; a != nil {
-		check := func(name string) error { return resource.CheckName(k.blockType, name) }
-		if store(&common.Name)(s.checkedText(codeName, a, check)) {
-			from["name"] = prefix + at(a.NameRange)
-		}
+	checkName := func(name string) error { return resource.CheckName(k.blockType, name) }
+	if a := set["name"]; store(&common.Name)(s.checkedText(codeName, a, checkName)) {
+		from["name"] = prefix + at(a.NameRange)
 	}
-	if a := set.args["root"]; a != nil {
-		if store(&common.Root)(s.checkedText(codePath, a, resource.CheckRoot)) {
-			from["root"] = prefix + at(a.NameRange)
-		}
+	if a := set["root"]; store(&common.Root)(s.checkedText(codePath, a, resource.CheckRoot)) {
+		from["root"] = prefix + at(a.NameRange)
 	}
 	k.decode(s, set, t, from, "", prefix)
-	if a := set.args["labels"]; a != nil {
+	if a := set["labels"]; a != nil {
 		labelled.Labels = s.labels(a, labelled.Labels, from, prefix+at(a.NameRange))
 		if n := len(labelled.Labels); n > maxLabels {
 			s.wrong(codeLabels, a, cty.NilVal, "a %s has at most %d labels; this one has %d", k.blockType, maxLabels, n)

@@ -30,37 +30,26 @@ func (l *loader) readMuster(c *Config) {
 		return
 	}
 	b := l.blocks["muster"][0]
-	m := l.content(b.Body, schema{args: []string{"stack", "required_version", "roots", "take_over", "home"}}, "muster")
 	s := l.newScope("muster")
+	m := s.content(b.Body, schema{args: []string{"stack", "required_version", "roots", "take_over", "home"}})
 	if a := m.args["stack"]; a != nil {
 		c.StackAt = at(a.NameRange)
-		if name, ok := s.required(a); ok && s.checked(codeStack, a, name, checkStack) {
-			c.Stack = name
-		}
+		store(&c.Stack)(s.validText(a, checkStack, true, words{code: codeStack}))
 	} else if m.ok {
-		d := s.add(codeMissing, &b.DefRange, "the muster block does not name its stack")
-		d.Help = "add: stack = \"a-name-for-these-jobs\""
+		s.add(codeMissing, &b.DefRange, "the muster block does not name its stack").Help =
+			"add: stack = \"a-name-for-these-jobs\""
 	}
-	if a := m.args["home"]; a != nil {
-		if home, ok := s.checkedText(codePath, a, resource.CheckHome); ok {
-			c.Home = home
+	store(&c.Home)(s.checkedText(codePath, m.args["home"], resource.CheckHome))
+	c.Roots, _ = s.texts(m.args["roots"], func(text string, at *hcl.Attribute) bool {
+		return s.checked(codePath, at, text, resource.CheckRoot)
+	})
+	c.TakeOver, _ = s.texts(m.args["take_over"], func(text string, at *hcl.Attribute) bool {
+		if text == c.Stack && text != "" {
+			s.wrong(codeTakeOver, at, cty.NilVal, "take_over names the stack itself").Help = "remove it from the list"
+			return false
 		}
-	}
-	if a := m.args["roots"]; a != nil {
-		c.Roots, _ = s.texts(a, func(text string, at *hcl.Attribute) bool {
-			return s.checked(codePath, at, text, resource.CheckRoot)
-		})
-	}
-	if a := m.args["take_over"]; a != nil {
-		c.TakeOver, _ = s.texts(a, func(text string, at *hcl.Attribute) bool {
-			if text == c.Stack && text != "" {
-				d := s.wrong(codeTakeOver, at, cty.NilVal, "take_over names the stack itself")
-				d.Help = "remove it from the list"
-				return false
-			}
-			return s.checked(codeTakeOver, at, text, checkStack)
-		})
-	}
+		return s.checked(codeTakeOver, at, text, checkStack)
+	})
 }
 
 // checkStack returns an error if a stack cannot have this name. The name is the name of a znode too.
@@ -144,53 +133,35 @@ func (l *loader) readZooKeeper(c *Config) {
 		return
 	}
 	b := l.blocks["zookeeper"][0]
-	body := l.content(b.Body, schema{
+	s := l.newScope("zookeeper")
+	body := s.content(b.Body, schema{
 		args:   []string{"servers", "session_timeout", "acl"},
 		blocks: []blockType{{name: "tls"}},
-	}, "zookeeper")
-	s := l.newScope("zookeeper")
-	if a := body.args["servers"]; a != nil {
-		if servers, ok := s.texts(a, s.server); ok {
-			if z.Servers = servers; len(servers) == 0 {
-				s.wrong(codeServer, a, cty.NilVal, "servers must hold at least one host:port").Help =
-					"to use the default " + DefaultServer + ", remove the argument"
-			}
-		}
+	})
+	if a := body.args["servers"]; store(&z.Servers)(s.texts(a, s.server)) && len(z.Servers) == 0 {
+		s.wrong(codeServer, a, cty.NilVal, "servers must hold at least one host:port").Help =
+			"to use the default " + DefaultServer + ", remove the argument"
 	}
-	if a := body.args["session_timeout"]; a != nil {
-		if d, ok := s.duration(a, resource.MinSessionTimeout, resource.MaxSessionTimeout); ok {
-			z.SessionTimeout = d
-		}
+	store(&z.SessionTimeout)(
+		s.duration(body.args["session_timeout"], resource.MinSessionTimeout, resource.MaxSessionTimeout))
+	if a := body.args["acl"]; store(&z.ACL)(s.texts(a, s.aclEntry)) && len(z.ACL) == 0 {
+		s.wrong(codeACL, a, cty.NilVal, "acl must hold at least one entry").Help = "to use the default, remove the argument"
 	}
-	if a := body.args["acl"]; a != nil {
-		if acl, ok := s.texts(a, s.aclEntry); ok {
-			if z.ACL = acl; len(acl) == 0 {
-				s.wrong(codeACL, a, cty.NilVal, "acl must hold at least one entry").Help =
-					"to use the default, remove the argument"
-			}
-		}
-	}
-	if b := l.single(body, "tls", "zookeeper"); b != nil {
+	if b := s.single(body, "tls"); b != nil {
 		l.readTLS(z, b)
 	}
 }
 
 func (l *loader) readTLS(z *ZooKeeper, b *hcl.Block) {
-	body := l.content(b.Body, schema{args: []string{"ca_file", "cert_file", "key_file"}}, "tls of zookeeper")
 	s := l.newScope("tls of zookeeper")
+	body := s.content(b.Body, schema{args: []string{"ca_file", "cert_file", "key_file"}})
 	files := map[string]*string{"ca_file": &z.TLS.CAFile, "cert_file": &z.TLS.CertFile, "key_file": &z.TLS.KeyFile}
-	for _, name := range []string{"ca_file", "cert_file", "key_file"} {
-		a := body.args[name]
-		if a == nil {
-			continue
-		}
-		text, ok := s.text(a)
-		if ok && text == "" {
+	for name, file := range files {
+		if a := body.args[name]; store(file)(s.text(a)) && *file == "" {
 			s.wrong(codeTLS, a, cty.NilVal, "%s must not be empty", name).Help = "remove the argument, or name a file"
 		}
-		*files[name] = text
 	}
-	if s.failed || !body.ok {
+	if s.failed {
 		return
 	}
 	if (z.TLS.CertFile == "") != (z.TLS.KeyFile == "") {

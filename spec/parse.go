@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,7 +36,7 @@ func (l *loader) parseFile(path, name string) {
 	if body == nil {
 		return
 	}
-	top := l.content(body, topLevel(), "")
+	top := l.constantScope("").content(body, topLevel())
 	if !top.ok {
 		l.incomplete = true // a mistyped variable block would else be missed wherever it is referred to
 	}
@@ -125,7 +126,7 @@ func (l *loader) syntax(diags hcl.Diagnostics, fallback string) bool {
 		}
 		if !seen[line] && !unclosed {
 			seen[line] = true
-			unclosed = l.parser(d, fallback).Code == codeUnclosed
+			unclosed = l.constantScope("").parser(d, fallback).Code == codeUnclosed
 		}
 	}
 	return diags.HasErrors()
@@ -133,15 +134,15 @@ func (l *loader) syntax(diags hcl.Diagnostics, fallback string) bool {
 
 // parser translates one diagnostic of the HCL library. The summary decides the code. The library seldom changes its
 // summaries, and the tests would show it.
-func (l *loader) parser(d *hcl.Diagnostic, fallback string) *Diagnostic {
-	out := l.add(codeOf(d.Summary, fallback), d.Subject, "%s", lowerFirst(d.Summary))
+func (s *scope) parser(d *hcl.Diagnostic, fallback string) *Diagnostic {
+	out := s.add(codeOf(d.Summary, fallback), d.Subject, "%s", lowerFirst(d.Summary))
 	out.Detail = strings.TrimSuffix(lowerFirst(withoutStack(d.Detail)), ".")
 	switch d.Summary {
 	case "Invalid multi-line string":
 		out.Summary, out.Detail = "a string does not end on its line", ""
 		out.Help = "close the quotes (or the ${ in them); a text of several lines is written <<EOT ... EOT"
 	case "Attribute redefined", "Duplicate argument", "Duplicate attribute definition":
-		out.Summary = fmt.Sprintf("%s is set twice", l.textAt(d.Subject))
+		out.Summary = fmt.Sprintf("%s is set twice", s.textAt(d.Subject))
 		out.Detail, _, _ = strings.Cut(out.Detail, ",") // of a place only file and line
 		out.Help = "remove one of them"
 	case "Function calls not allowed":
@@ -225,12 +226,12 @@ type content struct {
 }
 
 // content reads one level of a body. It reports what the schema does not know, with the name that was probably meant.
-func (l *loader) content(body hcl.Body, s schema, in string) content {
+func (s *scope) content(body hcl.Body, has schema) content {
 	hs := &hcl.BodySchema{}
-	for _, a := range s.args {
+	for _, a := range has.args {
 		hs.Attributes = append(hs.Attributes, hcl.AttributeSchema{Name: a})
 	}
-	for _, b := range s.blocks {
+	for _, b := range has.blocks {
 		header := hcl.BlockHeaderSchema{Type: b.name}
 		if b.label != "" {
 			header.LabelNames = []string{b.label}
@@ -239,52 +240,50 @@ func (l *loader) content(body hcl.Body, s schema, in string) content {
 	}
 	c, diags := body.Content(hs)
 	for _, d := range diags {
-		l.structure(d, s, in)
+		s.structure(d, has)
 	}
 	return content{c.Attributes, c.Blocks, !diags.HasErrors()}
 }
 
 // structure translates what the library says about the arguments and blocks of a body.
-func (l *loader) structure(d *hcl.Diagnostic, s schema, in string) {
-	names := blockNames(s.blocks)
-	name := l.textAt(d.Subject)
-	isArg, isBlock := slices.Contains(s.args, name), slices.Contains(names, name)
+func (s *scope) structure(d *hcl.Diagnostic, has schema) {
+	names := blockNames(has.blocks)
+	name := s.textAt(d.Subject)
+	isArg, isBlock := slices.Contains(has.args, name), slices.Contains(names, name)
 	place := "at the top level"
-	if in != "" {
-		place = "in " + in
+	if s.in != "" {
+		place = "in " + s.in
 	}
-	var out *Diagnostic
 	switch {
 	case d.Summary == "Unsupported argument" && isBlock:
-		out = l.add(codeBlockOrArg, d.Subject, "%s is a block, not an argument", name)
+		out := s.add(codeBlockOrArg, d.Subject, "%s is a block, not an argument", name)
 		out.Help = fmt.Sprintf("write it without the equals sign: %s { ... }", name)
 	case d.Summary == "Unsupported block type" && isArg:
-		out = l.add(codeBlockOrArg, d.Subject, "%s is an argument, not a block", name)
+		out := s.add(codeBlockOrArg, d.Subject, "%s is an argument, not a block", name)
 		out.Help = fmt.Sprintf("write it with an equals sign: %s = { ... }", name)
 	case name == "count" || name == "dynamic":
-		out = l.add(codeArgument, d.Subject, "there is no %s here", name)
-		out.Help = fmt.Sprintf("to make several %ss of one block, use for_each", kindIn(in).block())
+		out := s.add(codeArgument, d.Subject, "there is no %s here", name)
+		out.Help = fmt.Sprintf("to make several %ss of one block, use for_each", kindIn(s.in).block())
 	case d.Summary == "Unsupported argument":
-		out = l.add(codeArgument, d.Subject, "there is no argument %q %s", name, place)
-		out.Help = argumentMeant(name, s)
+		out := s.add(codeArgument, d.Subject, "there is no argument %q %s", name, place)
+		out.Help = argumentMeant(name, has)
 	case d.Summary == "Unsupported block type":
-		out = l.add(codeBlock, d.Subject, "there is no block %q %s", name, place)
-		out.Help = meant(name, append(names, s.args...), "known here")
+		out := s.add(codeBlock, d.Subject, "there is no block %q %s", name, place)
+		out.Help = meant(name, append(names, has.args...), "known here")
 	case d.Summary == "Extraneous JSON object property":
-		out = l.add(codeArgument, d.Subject, "there is no argument or block %q %s", name, place)
-		out.Help = argumentMeant(name, s)
+		out := s.add(codeArgument, d.Subject, "there is no argument or block %q %s", name, place)
+		out.Help = argumentMeant(name, has)
 	case strings.HasPrefix(d.Summary, "Extraneous label"):
 		kind := d.Summary[strings.LastIndex(d.Summary, " ")+1:]
-		out = l.add(codeBlockLabel, d.Subject, "a %s block has no such label", kind)
+		out := s.add(codeBlockLabel, d.Subject, "a %s block has no such label", kind)
 		out.Help = "remove it"
 	case strings.HasPrefix(d.Summary, "Missing ") && strings.Contains(d.Summary, " for "):
 		kind := d.Summary[strings.LastIndex(d.Summary, " ")+1:]
-		out = l.add(codeBlockLabel, d.Subject, "a %s block needs a name", kind)
+		out := s.add(codeBlockLabel, d.Subject, "a %s block needs a name", kind)
 		out.Help = fmt.Sprintf("write it behind the type: %s \"name\" {", kind)
 	default:
-		out = l.parser(d, codeJSON)
+		s.parser(d, codeJSON)
 	}
-	out.In = in
 }
 
 // textAt is the name that stands at a range, without the quotes of JSON.
@@ -318,17 +317,22 @@ func argumentMeant(given string, s schema) string {
 
 // meant is the help for a name that is not known: it suggests the nearest known name, else it lists the known ones.
 func meant(given string, known []string, where string) string {
-	if best := text.Nearest(given, known); best != "" {
-		return fmt.Sprintf("did you mean %q?", best)
-	}
 	if len(known) == 0 {
 		return ""
 	}
-	return where + ": " + text.List(known, 8)
+	return cmp.Or(didYouMean(given, known), where+": "+text.List(known, 8))
+}
+
+// didYouMean suggests the known name that is nearest to given; it is empty if none is near.
+func didYouMean(given string, known []string) string {
+	if best := text.Nearest(given, known); best != "" {
+		return "did you mean " + quote(best) + "?"
+	}
+	return ""
 }
 
 // single returns the first block of a type in c. It reports any others.
-func (l *loader) single(c content, kind, in string) *hcl.Block {
+func (s *scope) single(c content, kind string) *hcl.Block {
 	var first *hcl.Block
 	for _, b := range c.blocks {
 		switch {
@@ -336,9 +340,8 @@ func (l *loader) single(c content, kind, in string) *hcl.Block {
 		case first == nil:
 			first = b
 		default:
-			d := l.add(codeBlockTwice, &b.DefRange, "%s stands twice in %s", kind, in)
-			d.In = in
-			l.relate(d, first.DefRange, "first here")
+			d := s.add(codeBlockTwice, &b.DefRange, "%s stands twice in %s", kind, s.in)
+			s.relate(d, first.DefRange, "first here")
 			d.Help = "move its arguments into the first one"
 		}
 	}

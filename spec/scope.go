@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -62,6 +63,15 @@ func (s *scope) add(code string, rng *hcl.Range, format string, args ...any) *Di
 	return d
 }
 
+// inside reads a block that stands in this one. Findings call it by in, such as "timeouts of ", and the name of this
+// one. What fails there has failed here too.
+func (s *scope) inside(in string, read func(*scope)) {
+	inner := *s
+	inner.in = in + s.in
+	read(&inner)
+	s.failed = inner.failed
+}
+
 // eval evaluates an expression; ok is false if that was not possible, which has been reported.
 func (s *scope) eval(expr hcl.Expression) (v cty.Value, ok bool) {
 	if !s.references(expr) {
@@ -81,10 +91,9 @@ func (s *scope) eval(expr hcl.Expression) (v cty.Value, ok bool) {
 
 // evaluation translates what the library says about an expression.
 func (s *scope) evaluation(d *hcl.Diagnostic, expr hcl.Expression) {
-	out := s.loader.parser(d, codeExpression)
-	out.In = s.in
-	if perInstance(expr) {
-		out.Address = s.address
+	out := s.parser(d, codeExpression)
+	if !perInstance(expr) {
+		out.Address = ""
 	}
 	ctx := s.ctx
 	if d.Expression != nil && d.EvalContext != nil {
@@ -263,9 +272,7 @@ func (s *scope) unknownRoot(t hcl.Traversal, root string) {
 			d.Help += fmt.Sprintf("; or did you mean %s?", s.qualified(best))
 		}
 	default:
-		if best := text.Nearest(root, s.roots); best != "" {
-			d.Help = fmt.Sprintf("did you mean %q?", best)
-		} else if len(s.roots) > 0 {
+		if d.Help = didYouMean(root, s.roots); d.Help == "" && len(s.roots) > 0 {
 			d.Help = "a reference starts with " + strings.Join(s.roots, ", ")
 		}
 	}
@@ -282,10 +289,7 @@ func functionHelp(name string, known []string) string {
 	if slices.Contains([]string{"timestamp", "uuid", "env", "bcrypt"}, name) {
 		return "a plan is a function of its inputs: give the value as a variable (--var, MUSTER_VAR_name)"
 	}
-	if best := text.Nearest(name, known); best != "" {
-		return fmt.Sprintf("did you mean %q?", best)
-	}
-	return "the functions are listed in the documentation of the language"
+	return cmp.Or(didYouMean(name, known), "the functions are listed in the documentation of the language")
 }
 
 // attributeHelp names the attribute or key that was probably meant where a reference names one that is not there.

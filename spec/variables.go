@@ -46,40 +46,37 @@ func (l *loader) declareVariables() {
 
 func (l *loader) declareVariable(b *hcl.Block) *variable {
 	v := &variable{name: b.Labels[0], decl: b, typ: cty.DynamicPseudoType, value: cty.DynamicVal}
-	in := "variable " + quote(v.name)
+	s := l.constantScope("variable " + quote(v.name))
 	if !hclsyntax.ValidIdentifier(v.name) {
-		d := l.add(codeVarName, &b.LabelRanges[0], "%q is not an identifier", v.name)
-		d.Help = "a name holds letters, digits, _ and -, and starts with a letter"
+		l.add(codeVarName, &b.LabelRanges[0], "%q is not an identifier", v.name).Help =
+			"a name holds letters, digits, _ and -, and starts with a letter"
 		v.bad = true
 	}
-	c := l.content(b.Body, schema{
+	c := s.content(b.Body, schema{
 		args:   []string{"type", "default", "description"},
 		blocks: []blockType{{name: "validation"}},
-	}, in)
-	v.bad = v.bad || !c.ok
+	})
 	v.def, v.checks = c.args["default"], c.blocks
 	if a := c.args["type"]; a != nil {
 		ty, defaults, diags := typeexpr.TypeConstraintWithDefaults(a.Expr)
 		for _, d := range diags {
-			l.typeConstraint(d, in)
-			v.bad = true
+			s.typeConstraint(d)
 		}
 		if !diags.HasErrors() {
 			v.typ, v.defaults = ty, defaults
 		}
 	}
-	if a := c.args["description"]; a != nil {
-		l.constantScope(in).text(a)
-	}
+	v.bad = v.bad || s.failed
+	s.text(c.args["description"])
 	return v
 }
 
 // typeConstraint translates what the library says about a type.
-func (l *loader) typeConstraint(d *hcl.Diagnostic, in string) {
-	out := l.parser(d, codeVarType)
-	out.Code, out.In, out.Summary = codeVarType, in, "this is not a type"
+func (s *scope) typeConstraint(d *hcl.Diagnostic) {
+	out := s.parser(d, codeVarType)
+	out.Code, out.Summary = codeVarType, "this is not a type"
 	names := []string{"string", "number", "bool", "any", "list", "set", "map", "object", "tuple", "optional"}
-	if best := text.Nearest(l.textAt(d.Subject), names); best != "" && best != l.textAt(d.Subject) {
+	if best := text.Nearest(s.textAt(d.Subject), names); best != "" && best != s.textAt(d.Subject) {
 		out.Detail, out.Help = "", "did you mean "+quote(best)+"?"
 	} else {
 		out.Help = "types are string, number, bool, list(T), set(T), map(T), object({ name = T }), tuple([T]) and any"
@@ -137,7 +134,7 @@ func (l *loader) validateVariables() {
 		v := l.vars[name]
 		for _, b := range v.checks {
 			s := &scope{loader: l, ctx: ctx, roots: []string{"var"}, in: "variable " + quote(name)}
-			r, ok := l.rule(b, s.in)
+			r, ok := s.rule(b)
 			if !ok || v.bad || !v.value.IsKnown() {
 				continue
 			}
@@ -248,7 +245,7 @@ func (l *loader) readValueFile(path, name string) {
 			out.Help = "write NAME = VALUE here, and the block into another file"
 			continue
 		}
-		l.parser(d, codeVarFile)
+		l.constantScope("").parser(d, codeVarFile)
 	}
 	for _, a := range inOrder(attrs) {
 		l.give(a.Name, a.NameRange, &input{expr: a.Expr, rng: a.Expr.Range(), origin: at(a.NameRange)})
@@ -317,8 +314,7 @@ func (s *scope) literal(expr hcl.Expression) (cty.Value, bool) {
 	}
 	val, diags := expr.Value(nil)
 	for _, d := range diags {
-		out := s.parser(d, codeExpression)
-		out.In = s.in
+		s.parser(d, codeExpression)
 	}
 	return val, !diags.HasErrors() && val.IsWhollyKnown()
 }
@@ -338,7 +334,7 @@ func (l *loader) settleLocals() {
 	for _, b := range l.blocks["locals"] {
 		attrs, diags := b.Body.JustAttributes()
 		for _, d := range diags {
-			l.structure(d, schema{}, "locals")
+			l.constantScope("locals").structure(d, schema{})
 		}
 		for _, a := range inOrder(attrs) {
 			l.declareLocal(a)
