@@ -15,8 +15,7 @@ func (w Want) Reason(r Row) Reason {
 		find = w.undeclaredReason
 	}
 	reason := find(r)
-	action := reason.Action()
-	deletes := action == Replace || action == Delete
+	deletes := reason.Action().deletes()
 	switch {
 	case deletes && r.protected():
 		return IsProtected

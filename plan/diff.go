@@ -7,7 +7,6 @@ package plan
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"path"
 	"slices"
 	"time"
@@ -96,14 +95,9 @@ func (r Row) Changes() []resource.Change {
 // Stale reports whether the commit of r deletes a resource whose members may come back, since their containers may only
 // be restarting. Apply commits such a row only after it saw it unchanged for Grace.
 func (r Row) Stale() bool {
-	if a := r.Action(); a != Replace && a != Delete {
-		return false
-	}
-	switch r.Old.Class() {
-	case resource.Stale, resource.Idle, resource.Damaged:
-		return true
-	}
-	return false
+	class := r.Old.Class()
+	comeBack := class == resource.Stale || class == resource.Idle || class == resource.Damaged
+	return comeBack && r.Action().deletes()
 }
 
 // defaultGrace is the Grace of a resource that is neither declared nor has a Record.
@@ -128,6 +122,11 @@ func Diff(want Want, have State) Plan {
 	p := Plan{
 		Stack: want.Stack, Home: want.Home, Ensemble: have.Ensemble, Unlisted: have.Unlisted, Unindexed: have.Unindexed,
 	}
+	for at := range have.Found {
+		if declared[at] == nil {
+			declared[at] = nil // it gets a row all the same
+		}
+	}
 	for at, d := range declared {
 		row := Row{Path: at, New: d}
 		if o, ok := have.Found[at]; ok {
@@ -139,14 +138,6 @@ func Diff(want Want, have State) Plan {
 		row.Reason = want.Reason(row)
 		p.Rows = append(p.Rows, row)
 	}
-	for at := range maps.Keys(have.Found) {
-		if declared[at] == nil {
-			o := have.Found[at]
-			row := Row{Path: at, Old: &o}
-			row.Reason = want.Reason(row)
-			p.Rows = append(p.Rows, row)
-		}
-	}
 	slices.SortFunc(p.Rows, CompareRows)
 	return p
 }
@@ -155,7 +146,7 @@ func Diff(want Want, have State) Plan {
 // kind or owner than is declared. Whoever may write in any generation could have written that.
 func (w Want) isForgery(r Row) bool {
 	rec := r.recorded()
-	return rec != nil && !r.Old.Has(resource.PartRecord) && !r.Old.Has(resource.PartZnode) &&
+	return rec != nil && r.New != nil && !r.Old.Has(resource.PartRecord) && !r.Old.Has(resource.PartZnode) &&
 		(r.otherKind() || !w.Owns(rec) && !slices.Contains(w.TakeOver, rec.Stack))
 }
 

@@ -206,7 +206,7 @@ func (f Finding) Because() string {
 	case DriftStale:
 		return r.Kind().Member + "s have joined and none is live: " + r.health()
 	case DriftDamaged:
-		return r.fact("lost") + r.lostData()
+		return r.lost() + r.lostData()
 	case DriftDegraded:
 		return r.health()
 	case DriftChanged:
@@ -214,7 +214,7 @@ func (f Finding) Because() string {
 	case DriftPending:
 		return f.pending()
 	case DriftOrphan:
-		return "owned by stack " + r.fact("owner") + ", not declared, " + string(r.Old.Status())
+		return "owned by stack " + r.owner() + ", not declared, " + string(r.Old.Status())
 	case DriftForeign:
 		if !r.Old.Classic {
 			return r.Because()

@@ -25,6 +25,9 @@ func Actions() []Action {
 // Changes reports whether apply commits a change.
 func (a Action) Changes() bool { return a == Create || a == Replace || a == Delete || a == Update }
 
+// deletes reports whether the resource is deleted, whether or not it is created anew.
+func (a Action) deletes() bool { return a == Replace || a == Delete }
+
 // Symbol is the ASCII symbol of an action; None and Unmanaged have none.
 func (a Action) Symbol() string {
 	return map[Action]string{
