@@ -47,24 +47,16 @@ type obstacle struct {
 	ToProceed string `json:"to_proceed"`
 }
 
-// precondition holds the observed facts that must still hold when the row is committed. In JSON, the counts of the kind
-// are further keys of the same object.
-type precondition struct {
-	facts
-	counts map[string]int
-}
+// precondition holds the observed facts that must still hold when the row is committed, and the counts of the kind.
+type precondition = open[facts, int]
 
 type facts struct {
 	Generation string `json:"generation,omitempty"`
 	resource.Observed
 }
 
-// recorded is the rest of the Record. In JSON, the fields that the kind or a newer muster keeps in the Record are
-// further keys of the same object.
-type recorded struct {
-	recordFields
-	extra map[string]json.RawMessage
-}
+// recorded is the rest of the Record, with the fields that the kind or a newer muster keeps in it.
+type recorded = open[recordFields, json.RawMessage]
 
 type recordFields struct {
 	Kind string `json:"kind,omitempty"` // of the Record, if the declaration is of another kind
@@ -72,21 +64,19 @@ type recordFields struct {
 	Edited bool `json:"edited,omitempty"` // the digest does not verify
 }
 
-func (p precondition) MarshalJSON() ([]byte, error)     { return mergeJSON(p.facts, p.counts) }
-func (p *precondition) UnmarshalJSON(body []byte) error { return splitJSON(body, &p.facts, &p.counts) }
-func (r recorded) MarshalJSON() ([]byte, error)         { return mergeJSON(r.recordFields, r.extra) }
-func (r *recorded) UnmarshalJSON(body []byte) error {
-	return splitJSON(body, &r.recordFields, &r.extra)
+// open is one JSON object: the fields of the struct F, which has some, and further keys.
+type open[F, V any] struct {
+	fields  F
+	further map[string]V // nil if there are none
 }
 
-// mergeJSON encodes the entries of a map and the fields of a struct, which has some, as one JSON object. If both have a
-// key, it is there twice, and readers of JSON take the last one: the struct's.
-func mergeJSON[V any](fields any, entries map[string]V) ([]byte, error) {
-	known, err := json.Marshal(fields)
-	if err != nil || len(entries) == 0 {
+// MarshalJSON writes a key that both have twice. Readers of JSON take the last one: the struct's.
+func (o open[F, V]) MarshalJSON() ([]byte, error) {
+	known, err := json.Marshal(o.fields)
+	if err != nil || len(o.further) == 0 {
 		return known, err
 	}
-	others, err := json.Marshal(entries)
+	others, err := json.Marshal(o.further)
 	if err != nil {
 		return nil, err
 	}
@@ -94,14 +84,12 @@ func mergeJSON[V any](fields any, entries map[string]V) ([]byte, error) {
 	return append(others, known[1:]...), nil
 }
 
-// splitJSON is the inverse of mergeJSON: keys that the struct does not have go into entries, which stays nil if there
-// are none.
-func splitJSON[V any](body []byte, fields any, entries *map[string]V) error {
+func (o *open[F, V]) UnmarshalJSON(body []byte) error {
 	var object map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(body, fields), json.Unmarshal(body, &object)); err != nil {
+	if err := errors.Join(json.Unmarshal(body, &o.fields), json.Unmarshal(body, &object)); err != nil {
 		return err
 	}
-	for _, f := range reflect.VisibleFields(reflect.TypeOf(fields).Elem()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[F]()) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
 			delete(object, name)
 		}
@@ -111,10 +99,10 @@ func splitJSON[V any](body []byte, fields any, entries *map[string]V) error {
 		if err := json.Unmarshal(body, &value); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
-		if *entries == nil {
-			*entries = map[string]V{}
+		if o.further == nil {
+			o.further = map[string]V{}
 		}
-		(*entries)[key] = value
+		o.further[key] = value
 	}
 	return nil
 }
@@ -152,12 +140,13 @@ func encodeRow(r plan.Row, kind resource.Kind) (change, error) {
 	c.Workers, c.Strangers, c.Saved = o.Members, o.Strangers, o.Saved
 	c.Precondition = &precondition{facts{Observed: *o}, countsOf(kind, o)}
 	if rec := o.Record; rec != nil {
-		c.Precondition.Generation = rec.Generation
-		c.Recorded = &recorded{recordFields{Record: *rec, Edited: rec.Edited()}, rec.Extra}
-		c.Recorded.Generation = "" // it is in the precondition
+		c.Precondition.fields.Generation = rec.Generation
+		fields := recordFields{Record: *rec, Edited: rec.Edited()}
+		fields.Generation = "" // it is in the precondition
 		if was := rec.Declaration.Kind().Name; was != kind.Name {
-			c.Recorded.Kind = was
+			fields.Kind = was
 		}
+		c.Recorded = &recorded{fields, rec.Extra}
 		c.Change.Before, err = json.Marshal(rec.Declaration)
 	}
 	return c, err
@@ -194,12 +183,13 @@ func (c change) row(kinds []resource.Kind) (plan.Row, error) {
 	if pre == nil {
 		return r, nil
 	}
-	r.Old = &pre.Observed
-	r.Old.Counts, r.Old.Members, r.Old.Strangers, r.Old.Saved = pre.counts, c.Workers, c.Strangers, c.Saved
-	if rec := c.Recorded; rec != nil {
+	r.Old = &pre.fields.Observed
+	r.Old.Counts, r.Old.Members, r.Old.Strangers, r.Old.Saved = pre.further, c.Workers, c.Strangers, c.Saved
+	if c.Recorded != nil {
+		rec := &c.Recorded.fields
 		r.Old.Record = &rec.Record
-		r.Old.Record.Generation, r.Old.Record.Extra = pre.Generation, rec.extra
-		r.Old.Record.SetEdited(rec.Edited)
+		rec.Generation, rec.Extra = pre.fields.Generation, c.Recorded.further
+		rec.SetEdited(rec.Edited)
 		was, ok := kindNamed(kinds, cmp.Or(rec.Kind, kind.Name))
 		if !ok {
 			return r, fmt.Errorf("recorded.kind %q is not known", rec.Kind)
