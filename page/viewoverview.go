@@ -383,7 +383,7 @@ func matches(j *view.Resource, words []string) bool {
 	all := strings.ToLower(j.Path)
 	if rec := j.Observed.Record; rec != nil {
 		all += " " + strings.ToLower(rec.Stack+" "+rec.Declaration.ID().Address)
-		for name, value := range resource.LabelsOf(rec.Declaration) {
+		for name, value := range rec.Declaration.LabelsOf() {
 			all += " " + strings.ToLower(name+"="+value)
 		}
 	}

@@ -34,6 +34,9 @@ type Declaration interface {
 	// WouldBeLost says what is lost when o is deleted or replaced: "4 of 4, none live"; empty if nobody joined. someDone
 	// reports whether some member has completed its work.
 	WouldBeLost(o *Observed) (what string, someDone bool)
+	// Check returns an error that starts with the JSON name of the first invalid value, or nil.
+	Check() error
+	LabelsOf() map[string]string
 }
 
 // Kind holds what all declarations of one kind have in common.
@@ -201,15 +204,8 @@ func (c *Common) CommonRef() *Common { return c }
 // LabelsRef is the Labelled of a declaration.
 func (l *Labelled) LabelsRef() *Labelled { return l }
 
-// LabelsOf are the labels of a declaration of any kind.
-func LabelsOf(d Declaration) map[string]string {
-	if l, ok := d.(interface{ labels() map[string]string }); ok {
-		return l.labels()
-	}
-	return nil
-}
-
-func (l Labelled) labels() map[string]string { return l.Labels }
+// LabelsOf implements Declaration.
+func (l Labelled) LabelsOf() map[string]string { return l.Labels }
 
 // Embeds is a pointer to a declaration that embeds Common and Labelled.
 type Embeds[T any] interface {
@@ -218,14 +214,8 @@ type Embeds[T any] interface {
 	LabelsRef() *Labelled
 }
 
-// checked is a declaration that says what is wrong with it.
-type checked interface {
-	Declaration
-	Check() error
-}
-
 // KindOf completes k, whose declarations are values of type T with these properties.
-func KindOf[T checked, P Embeds[T]](k Kind, ps []Property[T]) Kind {
+func KindOf[T Declaration, P Embeds[T]](k Kind, ps []Property[T]) Kind {
 	k.Statuses = append([]Status{
 		StatusUnreadable, StatusForeign, StatusDamaged, StatusMissing, StatusTerminating,
 	}, k.Statuses...)
@@ -233,7 +223,7 @@ func KindOf[T checked, P Embeds[T]](k Kind, ps []Property[T]) Kind {
 		t := Default[T, P](ps)
 		P(&t).CommonRef().Root = "" // it has no default here
 		err := json.Unmarshal(body, &t)
-		if mismatch := new(json.UnmarshalTypeError); errors.As(err, &mismatch) {
+		if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			for f := mismatch.Field; f != "" && f[0] <= 'Z'; mismatch.Field = f { // an embedded struct is no field
 				_, f, _ = strings.Cut(f, ".")
 			}
@@ -263,7 +253,7 @@ func Of[T Declaration](r *Record) (t T) {
 	return t
 }
 
-// CheckDeclared returns an error that starts with the JSON name of the first invalid value of t, or nil. It is for what
+// CheckDeclared is the Check of a kind whose values do not depend on each other. It is for what
 // is read back from ZooKeeper or a plan file. Package spec checks HCL itself, and reports the place.
 func CheckDeclared[T Declaration, P Embeds[T]](ps []Property[T], t T) error {
 	c := P(&t).CommonRef()

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -70,9 +71,7 @@ func (p Property[T]) setDefault(t *T) {
 	switch to := p.Ref(t).(type) {
 	case *int:
 		*to, _ = strconv.Atoi(p.Default)
-	case *Duration:
-		_ = to.UnmarshalText([]byte(p.Default))
-	case *Size:
+	case encoding.TextUnmarshaler: // *Duration, *Size
 		_ = to.UnmarshalText([]byte(p.Default))
 	case *string:
 		*to = p.Default

@@ -56,7 +56,6 @@ func Default() Group { return resource.Default(Properties()) }
 // Of is the group that r declares; the zero Group if r is nil or declares another kind.
 func Of(r *resource.Record) Group { return resource.Of[Group](r) }
 
-// Kind implements resource.Declaration.
 func (g Group) Kind() resource.Kind { return Kind() }
 
 // Add inserts d in the order of names.
@@ -79,8 +78,6 @@ func (g Group) Duty(name string) (Duty, bool) {
 	return g.Duties[i], true
 }
 
-// Check returns an error that starts with the JSON name of the first invalid value of g, or nil. See
-// resource.CheckDeclared.
 func (g Group) Check() error {
 	if err := resource.CheckDeclared(Properties(), g); err != nil {
 		return err
@@ -236,12 +233,10 @@ func (g Group) Classify(o *resource.Observed) (resource.Class, resource.Status) 
 	return resource.Live, Running
 }
 
-// Health implements resource.Declaration.
 func (g Group) Health(o *resource.Observed) string {
 	return fmt.Sprintf("%d live, %d of %d duties held", o.Live, Held(o), len(g.Duties))
 }
 
-// LiveText implements resource.Declaration.
 func (g Group) LiveText(o *resource.Observed) string {
 	return text.Plural(o.Live-len(o.Strangers), "member is live", "members are live")
 }
@@ -311,7 +306,7 @@ func (g *Group) UnmarshalJSON(body []byte) error {
 		for _, name := range slices.Sorted(maps.Keys(objects)) {
 			d := NewDuty(t, name)
 			err := json.Unmarshal(objects[name], &d)
-			if mismatch := new(json.UnmarshalTypeError); errors.As(err, &mismatch) {
+			if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 				mismatch.Field = d.Section() + "." + mismatch.Field
 			}
 			if err != nil {

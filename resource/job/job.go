@@ -96,10 +96,8 @@ func Default() Job { return resource.Default(Properties()) }
 // Of is the job that r declares; the zero Job if r is nil or declares another kind.
 func Of(r *resource.Record) Job { return resource.Of[Job](r) }
 
-// Kind implements resource.Declaration.
 func (j Job) Kind() resource.Kind { return Kind() }
 
-// Policy implements resource.Declaration.
 func (j Job) Policy() resource.Policy {
 	return resource.Policy{
 		Protect:     j.Lifecycle.Protect,
@@ -110,11 +108,7 @@ func (j Job) Policy() resource.Policy {
 	}
 }
 
-// Check returns an error that starts with the JSON name of the first invalid value of j, or nil. See
-// resource.CheckDeclared.
-func (j Job) Check() error {
-	return resource.CheckDeclared(Properties(), j)
-}
+func (j Job) Check() error { return resource.CheckDeclared(Properties(), j) }
 
 // Fields implements resource.Declaration: the properties in the order of Properties, then the labels, sorted.
 func (j Job) Fields() []resource.Field { return resource.DeclaredFields(Properties(), j) }
@@ -191,7 +185,6 @@ func Done(o *resource.Observed) int { return o.Count(done) }
 // Left is the number of workers of o that joined and left without completing.
 func Left(o *resource.Observed) int { return max(0, Joined(o)-Done(o)-o.Live) }
 
-// Classify implements resource.Declaration.
 func (j Job) Classify(o *resource.Observed) (resource.Class, resource.Status) {
 	left := Left(o)
 	switch {
@@ -209,7 +202,6 @@ func (j Job) Classify(o *resource.Observed) (resource.Class, resource.Status) {
 	return resource.Live, Running
 }
 
-// Health implements resource.Declaration.
 func (j Job) Health(o *resource.Observed) string {
 	s := fmt.Sprintf("%d of %d joined, %d live, %d completed", Joined(o), j.Workers, o.Live, Done(o))
 	if left := Left(o); left > 0 {
@@ -228,7 +220,6 @@ func (j Job) LiveText(o *resource.Observed) string {
 	return text.Plural(n, "worker is live", "workers are live")
 }
 
-// WouldBeLost implements resource.Declaration.
 func (j Job) WouldBeLost(o *resource.Observed) (what string, someDone bool) {
 	if Joined(o) == 0 {
 		return "", false

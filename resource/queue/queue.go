@@ -50,11 +50,8 @@ func Default() Queue { return resource.Default(Properties()) }
 // Of is the queue that r declares; the zero Queue if r is nil or declares another kind.
 func Of(r *resource.Record) Queue { return resource.Of[Queue](r) }
 
-// Kind implements resource.Declaration.
 func (q Queue) Kind() resource.Kind { return Kind() }
 
-// Check returns an error that starts with the JSON name of the first invalid value of q, or nil. See
-// resource.CheckDeclared.
 func (q Queue) Check() error {
 	return cmp.Or(resource.CheckDeclared(Properties(), q), resource.InField("max_bytes", q.CheckSizes()))
 }

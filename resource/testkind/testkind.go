@@ -39,16 +39,13 @@ func Kind() resource.Kind {
 	}, Properties())
 }
 
-// Kind implements resource.Declaration.
 func (l Lamp) Kind() resource.Kind { return Kind() }
 
-// Fields implements resource.Declaration.
 func (l Lamp) Fields() []resource.Field { return resource.DeclaredFields(Properties(), l) }
 
 // Check returns an error that names the first invalid value, or nil.
 func (l Lamp) Check() error { return resource.CheckDeclared(Properties(), l) }
 
-// Policy implements resource.Declaration.
 func (l Lamp) Policy() resource.Policy { return resource.Policy{} }
 
 // Classify implements resource.Declaration: a lamp is on while a reader is live.
@@ -59,11 +56,8 @@ func (l Lamp) Classify(o *resource.Observed) (resource.Class, resource.Status) {
 	return resource.Ready, "off"
 }
 
-// Health implements resource.Declaration.
 func (l Lamp) Health(o *resource.Observed) string { return fmt.Sprintf("%d reading", o.Live) }
 
-// LiveText implements resource.Declaration.
 func (l Lamp) LiveText(o *resource.Observed) string { return fmt.Sprintf("%d are reading", o.Live) }
 
-// WouldBeLost implements resource.Declaration.
 func (l Lamp) WouldBeLost(*resource.Observed) (string, bool) { return "", false }
