@@ -72,7 +72,11 @@ func (p Plan) Drift(ignores []resource.Ignore) Drift {
 			}
 			continue
 		}
-		for _, f := range r.drift(Want{Stack: p.Stack, Home: p.Home}) {
+		for _, kind := range r.drift(Want{Stack: p.Stack, Home: p.Home}) {
+			f := Finding{Row: r, Kind: kind}
+			if kind == DriftChanged || kind == DriftPending {
+				f.Changes = r.Changes()
+			}
 			if f = f.applyIgnores(ignores, p.Stack); f.Ignore != nil {
 				d.Ignored = append(d.Ignored, f)
 			} else {
@@ -104,46 +108,40 @@ func (d Drift) Incomplete() bool {
 	return len(d.Unlisted) > 0 || d.Unindexed != "" || len(d.Unreadable) > 0
 }
 
-// drift lists the findings of a row: at most one about its members, and at most one about its Record.
-func (r Row) drift(w Want) []Finding {
-	if r.New == nil {
-		return []Finding{{Row: r, Kind: r.undeclaredDrift(w)}}
-	}
-	if r.Reason == OtherKind {
-		return []Finding{{Row: r, Kind: DriftForeign}}
-	}
-	var fs []Finding
-	switch r.Old.Class() {
-	case resource.Missing:
-		if r.New.Policy().RemovesSelf {
-			return nil
-		}
-		return []Finding{{Row: r, Kind: DriftMissing}}
-	case resource.Foreign:
-		return []Finding{{Row: r, Kind: DriftForeign}}
-	case resource.Damaged:
-		fs = append(fs, Finding{Row: r, Kind: DriftDamaged})
-	case resource.Stale:
-		fs = append(fs, Finding{Row: r, Kind: DriftStale})
-	default:
-		if r.Old.IsDegraded() {
-			fs = append(fs, Finding{Row: r, Kind: DriftDegraded})
-		}
-	}
-	rec := r.recorded()
-	changes := r.Changes()
+// drift lists how a row differs: at most once in its members, and at most once in its Record.
+func (r Row) drift(w Want) []DriftKind {
+	class, rec := r.Old.Class(), r.recorded()
 	switch {
-	case rec == nil && len(fs) > 0:
-	case rec == nil: // classic
-		fs = append(fs, Finding{Row: r, Kind: DriftForeign})
-	case rec.Edited():
-		fs = append(fs, Finding{Row: r, Kind: DriftChanged, Changes: changes})
-	case r.Reason == OtherStack, r.Reason == OtherHome:
-		fs = []Finding{{Row: r, Kind: DriftForeign}} // a run of another stack is no drift of this one
-	case len(changes) > 0, !w.Owns(rec), rec.State == resource.StateTerminating:
-		fs = append(fs, Finding{Row: r, Kind: DriftPending, Changes: changes})
+	case r.New == nil:
+		return []DriftKind{r.undeclaredDrift(w)}
+	case r.Reason == OtherKind, class == resource.Foreign:
+		return []DriftKind{DriftForeign}
+	case class == resource.Missing && r.New.Policy().RemovesSelf:
+		return nil
+	case class == resource.Missing:
+		return []DriftKind{DriftMissing}
 	}
-	return fs
+	var kinds []DriftKind
+	switch {
+	case class == resource.Damaged:
+		kinds = append(kinds, DriftDamaged)
+	case class == resource.Stale:
+		kinds = append(kinds, DriftStale)
+	case r.Old.IsDegraded():
+		kinds = append(kinds, DriftDegraded)
+	}
+	switch {
+	case rec == nil && len(kinds) > 0:
+	case rec == nil: // classic
+		kinds = append(kinds, DriftForeign)
+	case rec.Edited():
+		kinds = append(kinds, DriftChanged)
+	case r.Reason == OtherStack, r.Reason == OtherHome:
+		return []DriftKind{DriftForeign} // a run of another stack is no drift of this one
+	case len(r.Changes()) > 0, !w.Owns(rec), rec.State == resource.StateTerminating:
+		kinds = append(kinds, DriftPending)
+	}
+	return kinds
 }
 
 func (r Row) undeclaredDrift(w Want) DriftKind {
