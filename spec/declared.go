@@ -143,8 +143,7 @@ func (k kindOf[T, P]) instance(c *Config, d *declared, b *block[T], s *scope, ad
 	}
 	for _, r := range b.rules {
 		if message, holds := s.holds(r); !holds {
-			rng := r.condition.Expr.Range()
-			f := s.add(codePrecondition, &rng, "%s", message)
+			f := s.add(codePrecondition, r.condition.Expr.Range().Ptr(), "%s", message)
 			f.Values = s.values(r.condition.Expr, s.ctx)
 			f.Note = "this does not hold"
 		}

@@ -53,8 +53,7 @@ func (s *scope) decode(a *hcl.Attribute, want cty.Type, must string) (v cty.Valu
 
 // wrong reports that the value of an argument cannot be used. It shows the value, and the values that it was made of.
 func (s *scope) wrong(code string, a *hcl.Attribute, v cty.Value, format string, args ...any) *Diagnostic {
-	rng := a.Expr.Range()
-	d := s.add(code, &rng, format, args...)
+	d := s.add(code, a.Expr.Range().Ptr(), format, args...)
 	d.Values = s.values(a.Expr, s.ctx)
 	if !perInstance(a.Expr) {
 		d.Address = ""
@@ -145,8 +144,7 @@ func (e element) Range() hcl.Range { return e.rng }
 
 // source is the source text of an expression, in one line.
 func (s *scope) source(expr hcl.Expression) string {
-	r := expr.Range()
-	return strings.Join(strings.Fields(s.textAt(&r)), " ")
+	return strings.Join(strings.Fields(s.textAt(expr.Range().Ptr())), " ")
 }
 
 // wrap puts a function call around the text of an expression. In JSON the expression stands in a template.
@@ -270,7 +268,8 @@ func (s *scope) size(a *hcl.Attribute, least, most resource.Size) (resource.Size
 		return 0, false
 	}
 	var size resource.Size
-	if v.Type() != cty.String || size.UnmarshalText([]byte(v.AsString())) != nil {
+	switch {
+	case v.Type() != cty.String || size.UnmarshalText([]byte(v.AsString())) != nil:
 		d := s.wrong(codeSize, a, v, "%s must be a size: a string with a whole number and a unit", a.Name)
 		if d.Help = `write "256KiB" or "1GiB"; units are B, KiB, MiB, GiB and TiB`; v.Type() == cty.Number {
 			d.Help = fmt.Sprintf("if bytes are meant, write %q; other units are KiB, MiB, GiB and TiB", number(v)+"B")
@@ -279,13 +278,12 @@ func (s *scope) size(a *hcl.Attribute, least, most resource.Size) (resource.Size
 				d.Help = fmt.Sprintf("write %q", meant)
 			}
 		}
-		return 0, false
-	}
-	if size < least || size > most {
+	case size < least || size > most:
 		s.wrong(codeSize, a, v, "%s must be from %s to %s", a.Name, least, most)
-		return 0, false
+	default:
+		return size, true
 	}
-	return size, true
+	return 0, false
 }
 
 // sizeMeant guesses the size that somebody meant: "256 kb", "1G", "1.5GiB".
@@ -438,8 +436,7 @@ func (s *scope) labels(a *hcl.Attribute, base map[string]string, from origins, w
 		at := cty.Path{cty.GetAttrStep{Name: name}}
 		switch {
 		case !labelKey(name):
-			rng := keyRange(a.Expr, at)
-			d := s.add(codeLabels, &rng,
+			d := s.add(codeLabels, keyRange(a.Expr, at).Ptr(),
 				"a label's key may hold letters, digits, '.', '_', '-' and '/', at most %d", maxLabelKey)
 			d.Note = "this is " + render(key)
 		case val.IsNull():
@@ -498,14 +495,14 @@ func (s *scope) knownAttributes(val cty.Value, want cty.Type, expr hcl.Expressio
 		switch {
 		case want.IsObjectType() && (val.Type().IsObjectType() || val.Type().IsMapType()):
 			name := k.AsString()
+			inside := append(path, cty.GetAttrStep{Name: name})
 			if !want.HasAttribute(name) {
-				rng := keyRange(expr, append(path, cty.GetAttrStep{Name: name}))
-				d := s.add(codeObjectKey, &rng, "the type has no attribute %q", name)
+				d := s.add(codeObjectKey, keyRange(expr, inside).Ptr(), "the type has no attribute %q", name)
 				d.Help = meant(name, sortedKeys(want.AttributeTypes()), "it has")
 				ok = false
 				continue
 			}
-			ok = s.knownAttributes(e, want.AttributeType(name), expr, append(path, cty.GetAttrStep{Name: name})) && ok
+			ok = s.knownAttributes(e, want.AttributeType(name), expr, inside) && ok
 		case want.IsTupleType() && val.Type().IsTupleType():
 			i, _ := k.AsBigFloat().Int64()
 			if int(i) < want.Length() {

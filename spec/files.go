@@ -178,7 +178,6 @@ func splitPath(path string) (dir, file string) {
 func (l *loader) files() (listing, bool) {
 	switch path := filepath.Join(l.dir, l.file); {
 	case l.file == "":
-		l.dir = cmp.Or(l.dir, ".")
 		return l.scan(l.dir)
 	case hasSuffix(l.file, ".vars.hcl"):
 		d := l.add(codeDirectory, nil, "%s holds values of variables, and is no configuration", path)
@@ -192,7 +191,6 @@ func (l *loader) files() (listing, bool) {
 			d.Help = "give the file that declares the jobs, or the directory that holds the *.hcl files"
 			break
 		}
-		l.dir = cmp.Or(l.dir, ".")
 		return listing{config: []string{l.file}}, true
 	}
 	return listing{}, false

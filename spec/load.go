@@ -93,7 +93,7 @@ func Load(path string, o Options) (*Config, Diagnostics) {
 	dir, file := splitPath(path)
 	l := &loader{
 		findings: findings{sources: map[string][]byte{}},
-		dir:      dir,
+		dir:      cmp.Or(dir, "."),
 		file:     file,
 		opts:     o,
 		vars:     map[string]*variable{},

@@ -152,8 +152,7 @@ func (l *loader) placeOf(v *variable) *hcl.Range {
 	if v.input != nil {
 		return &v.input.rng
 	}
-	r := v.def.Expr.Range()
-	return &r
+	return v.def.Expr.Range().Ptr()
 }
 
 // envPrefix begins the name of each environment variable that sets a variable.
