@@ -383,7 +383,7 @@ func matches(j *view.Resource, words []string) bool {
 	all := strings.ToLower(j.Path)
 	if rec := j.Observed.Record; rec != nil {
 		all += " " + strings.ToLower(rec.Stack+" "+rec.Declaration.ID().Address)
-		for name, value := range rec.Declaration.LabelsOf() {
+		for name, value := range rec.Declaration.LabelMap() {
 			all += " " + strings.ToLower(name+"="+value)
 		}
 	}

@@ -36,7 +36,7 @@ type Declaration interface {
 	WouldBeLost(o *Observed) (what string, someDone bool)
 	// Check returns an error that starts with the JSON name of the first invalid value, or nil.
 	Check() error
-	LabelsOf() map[string]string
+	LabelMap() map[string]string // its labels
 }
 
 // Kind holds what all declarations of one kind have in common.
@@ -204,8 +204,8 @@ func (c *Common) CommonRef() *Common { return c }
 // LabelsRef is the Labelled of a declaration.
 func (l *Labelled) LabelsRef() *Labelled { return l }
 
-// LabelsOf implements Declaration.
-func (l Labelled) LabelsOf() map[string]string { return l.Labels }
+// LabelMap implements Declaration.
+func (l Labelled) LabelMap() map[string]string { return l.Labels }
 
 // Embeds is a pointer to a declaration that embeds Common and Labelled.
 type Embeds[T any] interface {
@@ -253,8 +253,8 @@ func Of[T Declaration](r *Record) (t T) {
 	return t
 }
 
-// CheckDeclared is the Check of a kind whose values do not depend on each other. It is for what
-// is read back from ZooKeeper or a plan file. Package spec checks HCL itself, and reports the place.
+// CheckDeclared is the Check of a kind whose values do not depend on each other. It is for what is read back from
+// ZooKeeper or a plan file. Package spec checks HCL itself, and reports the place.
 func CheckDeclared[T Declaration, P Embeds[T]](ps []Property[T], t T) error {
 	c := P(&t).CommonRef()
 	return cmp.Or(InField("name", CheckName(t.Kind().Name, c.Name)), InField("root", CheckRoot(c.Root)), Check(ps, &t))
