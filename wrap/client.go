@@ -36,87 +36,72 @@ func NewClient(socket string) *Client {
 
 // Self returns which worker it is.
 func (c *Client) Self(ctx context.Context) (Self, error) {
-	var s Self
-	return s, c.ask(ctx, http.MethodGet, "/self", nil, &s)
+	return ask[Self](ctx, c, http.MethodGet, "/self", nil)
 }
 
 // Members lists who has joined, or who is live, in the order of ids.
 func (c *Client) Members(ctx context.Context, live bool) (Members, error) {
-	var m Members
 	path := "/members"
 	if live {
 		path += "?live"
 	}
-	return m, c.ask(ctx, http.MethodGet, path, nil, &m)
+	return ask[Members](ctx, c, http.MethodGet, path, nil)
 }
 
 // Wait waits until all have joined; the end of ctx ends it.
 func (c *Client) Wait(ctx context.Context, w Wait) error {
-	return c.post(ctx, "/wait", w)
+	return c.tell(ctx, http.MethodPost, "/wait", w)
 }
 
 // Barrier waits at a barrier. The end of ctx ends only the waiting: an arrival still counts.
 func (c *Client) Barrier(ctx context.Context, b Barrier) error {
-	return c.post(ctx, "/barrier", b)
+	return c.tell(ctx, http.MethodPost, "/barrier", b)
 }
 
 // Publish publishes a value for the other workers.
 func (c *Client) Publish(ctx context.Context, p Publish) error {
-	return c.post(ctx, "/publish", p)
+	return c.tell(ctx, http.MethodPost, "/publish", p)
 }
 
 // Get waits for values; the end of ctx ends it.
 func (c *Client) Get(ctx context.Context, g Get) (Values, error) {
-	var v Values
-	return v, c.ask(ctx, http.MethodPost, "/get", g, &v)
+	return ask[Values](ctx, c, http.MethodPost, "/get", g)
 }
 
 // Advertise tells the other workers an address of this one.
 func (c *Client) Advertise(ctx context.Context, a Advertise) error {
-	return c.post(ctx, "/advertise", a)
+	return c.tell(ctx, http.MethodPost, "/advertise", a)
 }
 
-// post makes a request that has no answer but a Refusal.
-func (c *Client) post(ctx context.Context, path string, question any) error {
-	return c.ask(ctx, http.MethodPost, path, question, &struct{}{})
+// tell makes a request that has no answer but a Refusal.
+func (c *Client) tell(ctx context.Context, method, path string, question any) error {
+	_, err := ask[struct{}](ctx, c, method, path, question)
+	return err
 }
 
 // ask makes one request. The error is a Refusal, or wraps ErrUnavailable, or is why ctx ended.
-func (c *Client) ask(ctx context.Context, method, path string, question, into any) error {
+func ask[A any](ctx context.Context, c *Client, method, path string, question any) (a A, err error) {
 	answer, err := c.send(ctx, method, path, question)
 	if err != nil {
-		return err
+		return a, err
 	}
 	defer answer.Body.Close()
-	if err = json.NewDecoder(answer.Body).Decode(into); err != nil {
-		return c.unavailable(err)
+	if err = json.NewDecoder(answer.Body).Decode(&a); err != nil {
+		return a, c.unavailable(err)
 	}
-	return nil
+	return a, nil
 }
 
-// send sends a request, and returns its answer if that is no error. The errors are those of ask.
+// send sends a request, and returns its answer if that is no error. The errors are those of ask. Bytes are sent as they
+// are, and anything else as JSON.
 func (c *Client) send(ctx context.Context, method, path string, question any) (*http.Response, error) {
-	var body []byte
-	if question != nil {
+	body, asIs := question.([]byte)
+	if question != nil && !asIs {
 		var err error
 		if body, err = json.Marshal(question); err != nil {
 			return nil, err
 		}
 	}
-	return c.sendBytes(ctx, method, path, body)
-}
-
-// put sends bytes, for which there is no other answer than a Refusal.
-func (c *Client) put(ctx context.Context, path string, body []byte) error {
-	answer, err := c.sendBytes(ctx, http.MethodPut, path, body)
-	if err != nil {
-		return err
-	}
-	return answer.Body.Close()
-}
-
-// sendBytes is send with a body as it is.
-func (c *Client) sendBytes(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	q, err := http.NewRequestWithContext(ctx, method, "http://worker"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -174,13 +159,12 @@ func (u UseOf) path(names ...string) string {
 
 // StateKeys lists what is saved for a duty.
 func (c *Client) StateKeys(ctx context.Context, u UseOf) (StateKeys, error) {
-	var k StateKeys
-	return k, c.ask(ctx, http.MethodGet, u.path("state"), nil, &k)
+	return ask[StateKeys](ctx, c, http.MethodGet, u.path("state"), nil)
 }
 
 // State returns a saved value. The error is member.ErrNoKey or member.ErrStateDamaged, besides those of all requests.
 func (c *Client) State(ctx context.Context, u UseOf, key string) ([]byte, error) {
-	answer, err := c.sendBytes(ctx, http.MethodGet, u.path("state", key), nil)
+	answer, err := c.send(ctx, http.MethodGet, u.path("state", key), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -194,23 +178,22 @@ func (c *Client) State(ctx context.Context, u UseOf, key string) ([]byte, error)
 
 // PutState saves a value. The error is member.ErrNotHeld or member.ErrStateTooLarge, besides those of all requests.
 func (c *Client) PutState(ctx context.Context, u UseOf, key string, value []byte) error {
-	return c.put(ctx, u.path("state", key), value)
+	return c.tell(ctx, http.MethodPut, u.path("state", key), value)
 }
 
 // RemoveState removes a key. The error is member.ErrNotHeld or member.ErrNoKey, besides those of all requests.
 func (c *Client) RemoveState(ctx context.Context, u UseOf, key string) error {
-	return c.ask(ctx, http.MethodDelete, u.path("state", key), nil, &struct{}{})
+	return c.tell(ctx, http.MethodDelete, u.path("state", key), nil)
 }
 
 // Held returns the duty if the member holds it, and member.ErrNotHeld if not.
 func (c *Client) Held(ctx context.Context, duty string) (Held, error) {
-	var h Held
-	return h, c.ask(ctx, http.MethodGet, UseOf{Duty: duty}.path(), nil, &h)
+	return ask[Held](ctx, c, http.MethodGet, UseOf{Duty: duty}.path(), nil)
 }
 
 // Ready says that the member may be given duties.
 func (c *Client) Ready(ctx context.Context) error {
-	return c.post(ctx, "/ready", struct{}{})
+	return c.tell(ctx, http.MethodPost, "/ready", struct{}{})
 }
 
 // DutyCommand is a command that is run only while a duty is held: itself, a script, or a step of that.
@@ -232,10 +215,10 @@ func (c *Client) WhileHeld(ctx context.Context, duty string, t DutyCommand) Resu
 		return Result{Code: startCode(err), Err: err}
 	}
 	defer j.hangUp()
-	environ := setVariables(t.Environ, [][2]string{
+	t.Environ = setVariables(t.Environ, [][2]string{
 		{DutyVariable, h.Duty}, {EpochVariable, strconv.FormatInt(h.Epoch, 10)},
 	})
-	result, _ := j.run(t, environ, t.Files)
+	result, _ := j.run(t)
 	return result
 }
 
@@ -275,19 +258,19 @@ func (c *Client) RunOperation(ctx context.Context, o OpenOperation, t DutyComman
 	if o.Opened != nil {
 		o.Opened(run)
 	}
-	environ := setVariables(t.Environ, [][2]string{
+	t.Environ = setVariables(t.Environ, [][2]string{
 		{OperationVariable, o.Name}, {RunVariable, run.Run}, {AgainVariable, ""},
 	})
-	r, told := j.run(t, environ, t.Files)
+	r, told := j.run(t)
 	path := UseOf{Duty: o.Use.Duty}.path("op", o.Name, "close") + "?run=" + run.Run
 	switch {
 	case r.Code == cannotRun || r.Code == notFound:
-		r.Err = errors.Join(r.Err, c.post(ctx, path+"&unbegun=1", struct{}{}))
+		r.Err = errors.Join(r.Err, c.tell(ctx, http.MethodPost, path+"&unbegun=1", struct{}{}))
 	case r.Err != nil || r.Code != 0:
 	case told != nil:
 		r.Err = fmt.Errorf("operation %s stays open: %w", o.Name, told)
 	default:
-		r.Err = c.post(ctx, path, struct{}{})
+		r.Err = c.tell(ctx, http.MethodPost, path, struct{}{})
 	}
 	return r
 }
@@ -326,8 +309,9 @@ func (c *Client) RunStep(ctx context.Context, of RunOfOperation, name string, t 
 	var copied error
 	var copying sync.WaitGroup
 	copying.Go(func() { _, copied = io.Copy(kept, read) })
-	environ := setVariables(t.Environ, [][2]string{{AgainVariable, again}})
-	r, told := j.run(t, environ, []*os.File{t.Files[0], write, t.Files[2]})
+	t.Environ = setVariables(t.Environ, [][2]string{{AgainVariable, again}})
+	t.Files = []*os.File{t.Files[0], write, t.Files[2]}
+	r, told := j.run(t)
 	_ = write.Close()
 	_ = read.SetReadDeadline(time.Now().Add(outputLimit)) // what left its group may keep the other end open
 	copying.Wait()
@@ -343,7 +327,7 @@ func (c *Client) RunStep(ctx context.Context, of RunOfOperation, name string, t 
 		r.Err = fmt.Errorf("step %s is not recorded: %w: it has %d bytes, and a step has at most %d",
 			name, member.ErrOutputTooLarge, kept.size, maxOutput)
 	default:
-		r.Err = c.put(ctx, of.path()+"/"+s.Key+query, kept.start.Bytes())
+		r.Err = c.tell(ctx, http.MethodPut, of.path()+"/"+s.Key+query, kept.start.Bytes())
 	}
 	return r
 }
@@ -396,8 +380,8 @@ func (c *Client) join(ctx context.Context, t DutyCommand, path string, question,
 }
 
 // run runs the command to its end, as the member orders. told is why, if it was told to end.
-func (j *joined) run(t DutyCommand, environ []string, files []*os.File) (r Result, told error) {
-	command, err := start(launch{j.path, t.Command, environ, t.Dir, files, adoptOrphans()})
+func (j *joined) run(t DutyCommand) (r Result, told error) {
+	command, err := start(launch{j.path, t.Command, t.Environ, t.Dir, t.Files, adoptOrphans()})
 	if err != nil {
 		return Result{Code: startCode(err), Err: err}, nil
 	}
@@ -418,12 +402,11 @@ func (j *joined) run(t DutyCommand, environ []string, files []*os.File) (r Resul
 
 // Operations lists the open operations of a duty.
 func (c *Client) Operations(ctx context.Context, u UseOf) (Operations, error) {
-	var o Operations
-	return o, c.ask(ctx, http.MethodGet, u.path("op"), nil, &o)
+	return ask[Operations](ctx, c, http.MethodGet, u.path("op"), nil)
 }
 
 // AbortOperation closes an operation that nobody runs. The error is member.ErrNoOperation, member.ErrOperationBusy or
 // member.ErrNotHeld, besides those of all requests.
 func (c *Client) AbortOperation(ctx context.Context, u UseOf, name string) error {
-	return c.ask(ctx, http.MethodDelete, u.path("op", name), nil, &struct{}{})
+	return c.tell(ctx, http.MethodDelete, u.path("op", name), nil)
 }

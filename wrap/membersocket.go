@@ -149,11 +149,14 @@ type StateKeys struct {
 
 func (r *memberRun) stateRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /duty/{duty}/state", r.read(
-		func(ctx context.Context, m *member.Member, duty string) (any, error) {
-			keys, err := m.Keys(ctx, duty)
+		func(q *http.Request, m *member.Member, duty string) (any, error) {
+			keys, err := m.Keys(q.Context(), duty)
 			return StateKeys{keys}, err
 		}))
-	mux.HandleFunc("GET /duty/{duty}/state/{key}", handle(r.getState))
+	mux.HandleFunc("GET /duty/{duty}/state/{key}", r.read(
+		func(q *http.Request, m *member.Member, duty string) (any, error) {
+			return m.Get(q.Context(), duty, q.PathValue("key"))
+		}))
 	mux.HandleFunc("PUT /duty/{duty}/state/{key}", change(member.MaxStateValue, r.holdSince,
 		func(q *http.Request, h *hold, value []byte) error {
 			return h.Put(q.Context(), q.PathValue("key"), value)
@@ -163,13 +166,13 @@ func (r *memberRun) stateRoutes(mux *http.ServeMux) {
 }
 
 // read is a handler that reads something of a duty, also of one that another member holds.
-func (r *memberRun) read(f func(ctx context.Context, m *member.Member, duty string) (any, error)) http.HandlerFunc {
-	return answer(func(ctx context.Context, q *http.Request) (any, error) {
+func (r *memberRun) read(f func(q *http.Request, m *member.Member, duty string) (any, error)) http.HandlerFunc {
+	return answer(func(_ context.Context, q *http.Request) (any, error) {
 		m, err := r.current()
 		if err != nil {
 			return nil, err
 		}
-		return f(ctx, m, q.PathValue("duty"))
+		return f(q, m, q.PathValue("duty"))
 	})
 }
 
@@ -189,21 +192,6 @@ func change[T any](
 		}
 		return struct{}{}, f(q, found, body)
 	})
-}
-
-func (r *memberRun) getState(w http.ResponseWriter, q *http.Request) error {
-	m, err := r.current()
-	if err != nil {
-		return err
-	}
-	value, err := m.Get(q.Context(), q.PathValue("duty"), q.PathValue("key"))
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Length", strconv.Itoa(len(value)))
-	_, _ = w.Write(value) // the client may be gone
-	return nil
 }
 
 // holdSince is the duty of a request, if it is held under the epoch that the request names.
@@ -294,8 +282,8 @@ func (r *memberRun) runOf(q *http.Request) (run *opRun, err error) {
 
 func (r *memberRun) operationRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /duty/{duty}/op", r.read(
-		func(ctx context.Context, m *member.Member, duty string) (any, error) {
-			open, err := m.Operations(ctx, duty)
+		func(q *http.Request, m *member.Member, duty string) (any, error) {
+			open, err := m.Operations(q.Context(), duty)
 			return Operations{open}, err
 		}))
 	mux.HandleFunc("POST /duty/{duty}/op/{op}", handle(r.runOperation))

@@ -175,14 +175,21 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
-// answer is a handler that writes what f returns.
+// answer is a handler that writes what f returns: bytes as they are, and anything else as JSON.
 func answer(f func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
 	return handle(func(w http.ResponseWriter, q *http.Request) error {
 		body, err := f(q.Context(), q)
-		if err == nil {
-			writeJSON(w, http.StatusOK, body)
+		if err != nil {
+			return err
 		}
-		return err
+		if value, asIs := body.([]byte); asIs {
+			w.Header().Set("Content-Type", "application/octet-stream")
+			w.Header().Set("Content-Length", strconv.Itoa(len(value)))
+			_, _ = w.Write(value) // the client may be gone
+			return nil
+		}
+		writeJSON(w, http.StatusOK, body)
+		return nil
 	})
 }
 

@@ -135,7 +135,7 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	f := newTestJob(t, 1)
 	c := startWorker(f, "w0", "environ obeys:0").client()
 	for name, err := range map[string]error{
-		"unknown_field":    c.ask(t.Context(), http.MethodPost, "/barrier", map[string]any{"nmae": "x"}, nil),
+		"unknown_field":    c.tell(t.Context(), http.MethodPost, "/barrier", map[string]any{"nmae": "x"}),
 		"timeout":          c.Barrier(t.Context(), Barrier{Name: "x", Timeout: "soon"}),
 		"negative_timeout": c.Wait(t.Context(), Wait{Timeout: "-1s"}),
 	} {
@@ -151,7 +151,7 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 			t.Errorf("barrier %+v: %v", b, err)
 		}
 	}
-	if err := c.ask(t.Context(), "GET", "/nothing", nil, nil); err == nil || !strings.Contains(err.Error(), "404") {
+	if err := c.tell(t.Context(), "GET", "/nothing", nil); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Error(err)
 	}
 	if _, err := NewClient("/no/such/socket").Self(t.Context()); !errors.Is(err, ErrUnavailable) {
