@@ -397,12 +397,10 @@ func (p *lineProcess) answer(t *tasks.Task, line []byte) (going bool) {
 		p.s.fail(t, store.Again, p.took, nil, fmt.Sprintf("its answer is not understood: %v: %s", err, quoted(line)), nil)
 		p.stop(errBadAnswer)
 		return false
-	case a.failed && a.never:
-		p.s.fail(t, store.Never, p.took, nil, a.reason, nil)
-	case a.failed:
-		p.s.fail(t, store.Again, p.took, nil, a.reason, nil)
+	case a.outcome == store.Done:
+		p.s.done(t, p.took, nil, a.body, nil)
 	default:
-		p.s.done(t, p.took, nil, a.result, nil)
+		p.s.fail(t, a.outcome, p.took, nil, string(a.body), nil)
 	}
 	p.answered++
 	return true
@@ -456,12 +454,10 @@ func (p *lineProcess) quiet() bool {
 	return err != nil
 }
 
-// lineAnswer is an answer: the result, or why there is none.
+// lineAnswer is an answer.
 type lineAnswer struct {
-	result []byte
-	failed bool
-	reason string
-	never  bool // not to be tried again
+	outcome store.Outcome
+	body    []byte // the result, or why there is none
 }
 
 // question is the line of a task. The error is why there is none.
@@ -481,7 +477,7 @@ func (l Lines) read(line []byte) (lineAnswer, error) {
 	if l == LinesJSON {
 		return readJSON(line)
 	}
-	return lineAnswer{result: line}, nil
+	return lineAnswer{store.Done, line}, nil
 }
 
 // most is how many bytes an answer may have. In JSON an escaped character has at most six bytes, and there are the
@@ -531,16 +527,18 @@ func readJSON(line []byte) (a lineAnswer, err error) {
 		return a, fmt.Errorf("it is not JSON: %w", err)
 	}
 	switch {
+	case got.Error != nil && got.Retry != nil && !*got.Retry:
+		return lineAnswer{store.Never, []byte(*got.Error)}, nil
 	case got.Error != nil:
-		return lineAnswer{failed: true, reason: *got.Error, never: got.Retry != nil && !*got.Retry}, nil
+		return lineAnswer{store.Again, []byte(*got.Error)}, nil
 	case got.Base64 != nil:
-		return lineAnswer{result: got.Base64}, nil
+		return lineAnswer{store.Done, got.Base64}, nil
 	case got.Result == nil:
 		return a, errors.New(`it has neither "result" nor "error"`)
 	}
 	var text string
 	if got.Result[0] == '"' && json.Unmarshal(got.Result, &text) == nil {
-		return lineAnswer{result: []byte(text)}, nil
+		return lineAnswer{store.Done, []byte(text)}, nil
 	}
-	return lineAnswer{result: got.Result}, nil
+	return lineAnswer{store.Done, got.Result}, nil
 }
