@@ -239,7 +239,9 @@ func (r *memberRun) host(
 		var err error
 		if kind == group.Cron {
 			err = m.RunTicks(ofType, duty, func(ctx context.Context, run member.Run) member.Ended {
-				return r.tick(ctx, run, l, end)
+				ended := r.tick(ctx, run, l, end)
+				r.ticks.WithLabelValues(run.Duty, resultName(ended.Result)).Inc()
+				return ended
 			})
 		} else {
 			err = m.Lead(ofType, duty, func(ctx context.Context, h *member.Hold) error { return r.do(ctx, h, l, end) })
@@ -392,32 +394,31 @@ func ReadDuties(dir string) (files map[string]string, warnings []string, err err
 		if strings.HasPrefix(name, ".") {
 			continue
 		}
-		info, err := os.Stat(path) // follows links
-		switch {
-		case err != nil:
+		if err := checkDutyFile(name, path); err != nil {
 			warnings = append(warnings, fmt.Sprintf("%s is no duty of this member: %v", path, err))
-		case !info.Mode().IsRegular():
-			warnings = append(warnings, fmt.Sprintf("%s is no duty of this member: it is not a file", path))
-		case info.Mode()&0o111 == 0:
-			warnings = append(warnings, fmt.Sprintf("%s is no duty of this member: it is not executable", path))
-		case group.CheckDutyName(name) != nil:
-			warnings = append(warnings, fmt.Sprintf("%s is no duty of this member: %v", path, group.CheckDutyName(name)))
-		default:
-			files[name] = path
+			continue
 		}
+		files[name] = path
 	}
 	slices.Sort(warnings)
 	return files, warnings, nil
 }
 
-// tick is one attempt of a run of a cron.
-func (r *memberRun) tick(ctx context.Context, run member.Run, l *lease, end context.CancelCauseFunc) member.Ended {
-	ended := r.runTick(ctx, run, l, end)
-	r.ticks.WithLabelValues(run.Duty, resultName(ended.Result)).Inc()
-	return ended
+func checkDutyFile(name, path string) error {
+	info, err := os.Stat(path) // follows links
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return errors.New("it is not a file")
+	case info.Mode()&0o111 == 0:
+		return errors.New("it is not executable")
+	}
+	return group.CheckDutyName(name)
 }
 
-func (r *memberRun) runTick(ctx context.Context, run member.Run, l *lease, end context.CancelCauseFunc) member.Ended {
+// tick is one attempt of a run of a cron.
+func (r *memberRun) tick(ctx context.Context, run member.Run, l *lease, end context.CancelCauseFunc) member.Ended {
 	held, release := r.holding(ctx, run.Hold, l)
 	defer release()
 	path, ok := r.c.Duties[run.Duty]
