@@ -91,7 +91,7 @@ func startReaped(l launch, by *reaper) (*command, error) {
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, &startError{err}
+		return nil, newStartError(err)
 	}
 	return c, nil
 }
@@ -125,10 +125,10 @@ const (
 func lookUp(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil && !errors.Is(err, exec.ErrDot) { // a "." in PATH is the user's decision
-		return "", &startError{err}
+		return "", newStartError(err)
 	}
 	if err := checkInterpreter(path); err != nil {
-		return "", &startError{err}
+		return "", newStartError(err)
 	}
 	return path, nil
 }
@@ -181,20 +181,26 @@ func setVariables(environ []string, variables [][2]string) []string {
 }
 
 // startError is why a command cannot be started.
-type startError struct{ error }
+type startError struct {
+	error
+	code int
+}
+
+func newStartError(err error) *startError {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return &startError{err, notFound}
+	}
+	return &startError{err, cannotRun}
+}
 
 func (e *startError) Unwrap() error { return e.error }
 
 // startCode is the exit code for err, if it is a startError, and 0 otherwise.
 func startCode(err error) int {
-	var start *startError
-	switch {
-	case !errors.As(err, &start):
-		return 0
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return notFound
+	if start, ok := errors.AsType[*startError](err); ok {
+		return start.code
 	}
-	return cannotRun
+	return 0
 }
 
 // groupCheck is how often to look whether a group whose leader has ended is empty: its processes are not children of

@@ -578,10 +578,8 @@ func (f *fleet) startGuard() error {
 		return fmt.Errorf("the guard of the commands: %w", err)
 	}
 	defer out.Close()
-	cmd := exec.Command(f.guard[0], f.guard[1:]...)
-	cmd.Args[0] = "muster" // the guard may be /proc/self/exe
+	cmd := guardCommand(f.guard)
 	cmd.Stdin = out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what stops this group must not stop the guard
 	if err := cmd.Start(); err != nil {
 		_ = in.Close()
 		return fmt.Errorf("the guard of the commands: %w", err)

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -108,7 +108,7 @@ func drop(signals <-chan os.Signal) {
 // startChecked starts a command. If that is a script whose interpreter is not there, the error says so.
 func startChecked(l launch) (*command, error) {
 	if err := checkInterpreter(l.path); err != nil {
-		return nil, &startError{err}
+		return nil, newStartError(err)
 	}
 	return start(l)
 }
@@ -219,12 +219,10 @@ func startGuarded(ctx context.Context, guard []string, until *lease, l launch) (
 		return nil, errors.Join(err, ordersIn.Close())
 	}
 	defer reportsIn.Close()
-	cmd := exec.Command(guard[0], append(append([]string{}, guard[1:]...), append([]string{l.path}, l.argv...)...)...)
-	cmd.Args[0] = "muster" // guard may be /proc/self/exe
+	cmd := guardCommand(slices.Concat(guard, []string{l.path}, l.argv))
 	cmd.Env, cmd.Dir = l.environ, l.dir
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.files[0], l.files[1], l.files[2]
 	cmd.ExtraFiles = []*os.File{ordersOut, reportsIn}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what stops this group must not stop the guard
 	g := &guarded{guard: cmd, orders: ordersIn, reports: reportsOut, lines: json.NewDecoder(reportsOut)}
 	_ = g.tell(until.order())
 	if err := cmd.Start(); err != nil {
@@ -249,13 +247,20 @@ func startGuarded(ctx context.Context, guard []string, until *lease, l launch) (
 		return nil, fmt.Errorf("the guard of %s has not started it in time, and was killed", l.path)
 	case err != nil:
 		return nil, fmt.Errorf("the guard of %s ended: %w", l.path, err)
-	case r.Code == notFound:
-		return nil, &startError{&notThere{r.Refused}}
 	case r.Pid == 0:
-		return nil, &startError{errors.New(cmp.Or(r.Refused, "the guard does not say why"))}
+		why := errors.New(cmp.Or(r.Refused, "the guard does not say why"))
+		return nil, &startError{why, max(r.Code, cannotRun)}
 	}
 	g.pid = r.Pid
 	return g, nil
+}
+
+// guardCommand is the command line of a guard.
+func guardCommand(line []string) *exec.Cmd {
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Args[0] = "muster"                                // the guard may be /proc/self/exe
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what stops this group must not stop the guard
+	return cmd
 }
 
 // started returns the first report. A guard that makes none in time is killed.
@@ -282,12 +287,6 @@ func (g *guarded) started(ctx context.Context) (r guardReport, err error) {
 	_ = g.reports.SetReadDeadline(time.Time{})
 	return r, err
 }
-
-// notThere is why a guard has not found a file.
-type notThere struct{ text string }
-
-func (e *notThere) Error() string { return e.text }
-func (e *notThere) Unwrap() error { return fs.ErrNotExist }
 
 func (g *guarded) close() {
 	_ = g.orders.Close()
@@ -319,20 +318,27 @@ func (g *guarded) run(ctx context.Context, l *lease, stopAs func(cause error) or
 		defer close(ended)
 		_ = g.lines.Decode(&r) // at the end of the guard r is empty
 	}()
-	p := patience{over: func() { _ = g.guard.Process.Kill() }}
+	kill := time.AfterFunc(anyTime, func() { _ = g.guard.Process.Kill() }) // it is frozen, and the group goes with it
+	var limit time.Time                                                    // of the guard; zero: it may take any time
+	atMost := func(d time.Duration) {
+		if at := time.Now().Add(d); limit.IsZero() || at.Before(limit) {
+			limit = at
+			kill.Reset(d)
+		}
+	}
 	told := false // to end
 	for o, takes := range l.orders(ctx, stopAs, nil, ended) {
 		if g.tell(o) != nil {
-			p.atMost(orderLimit)
+			atMost(orderLimit)
 		}
 		if takes < anyTime {
 			told = true
-			p.atMost(takes)
+			atMost(takes)
 		} else if l.kill()+l.every() <= 0 {
-			p.atMost(0)
+			atMost(0)
 		}
 	}
-	told = p.end() || told
+	told = !kill.Stop() || told
 	if r.End == nil {
 		e := g.withoutGuard()
 		e.Stopped = told
@@ -355,25 +361,6 @@ func (o order) takes(l *lease) time.Duration {
 
 // nowLimit is how long a guard may take to kill its group before the member does that.
 const nowLimit = 500 * time.Millisecond
-
-// patience is how long to wait for a guard. One that takes longer is frozen: it is killed, and the group with it.
-type patience struct {
-	over     func()
-	timer    *time.Timer // nil: it may take any time
-	deadline time.Time
-}
-
-// atMost ends the patience after d, if it does not end earlier.
-func (p *patience) atMost(d time.Duration) {
-	at := time.Now().Add(d)
-	if p.timer != nil && (!at.Before(p.deadline) || !p.timer.Stop()) {
-		return
-	}
-	p.deadline, p.timer = at, time.AfterFunc(d, p.over)
-}
-
-// end reports whether the patience is over.
-func (p *patience) end() bool { return p.timer != nil && !p.timer.Stop() }
 
 // withoutGuard ends the command of a guard that has ended first: on Linux the command has been killed by that, but not
 // the rest of its group.

@@ -227,7 +227,7 @@ func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *lease, b *t
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		if err := writeRecords(toCommand, b.Records(ofCommand)); err != nil {
-			stop(&unread{err}) // the end of its input would look like the end of the results
+			stop(fmt.Errorf("%w: %w", errUnread, err)) // the end of its input would look like the end of the results
 			<-ofCommand.Done()
 			return
 		}
@@ -241,14 +241,12 @@ func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *lease, b *t
 	return r.collected(ctx, p, e, cause, out.close())
 }
 
-// unread is why the results of a batch cannot be read.
-type unread struct{ error }
-
-func (e *unread) Unwrap() error { return e.error }
+// errUnread means that the results of a batch cannot be read.
+var errUnread = errors.New("its results")
 
 // endOf is how a command is ended when its context ends with this cause.
 func (r *queueRun) endOf(p *tasks.Process, cause error) order {
-	if p.Context().Err() != nil || errors.As(cause, new(*unread)) {
+	if p.Context().Err() != nil || errors.Is(cause, errUnread) {
 		return order{Now: true}
 	}
 	return order{End: r.grace(p)}
@@ -269,7 +267,7 @@ func (r *queueRun) collected(ctx context.Context, p *tasks.Process, e guardEnd, 
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case cause != nil:
-		return fmt.Errorf("its results: %w", cause)
+		return cause
 	case e.Code != 0:
 		return errors.New(end.after(e.Text))
 	}
