@@ -16,6 +16,7 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/wrap"
+	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 )
 
@@ -42,7 +43,7 @@ command's.`,
 	}
 }
 
-func runDuty(ctx context.Context, p *process, duty string, command []string) error {
+func runDuty(ctx context.Context, p *process, duty string, argv []string) error {
 	if err := group.CheckDutyName(duty); err != nil {
 		return usagef("muster duty NAME", "%w", err)
 	}
@@ -50,8 +51,8 @@ func runDuty(ctx context.Context, p *process, duty string, command []string) err
 	if err != nil {
 		return err
 	}
-	if len(command) > 0 {
-		return p.runTask(ctx, command, dutyError, func(ctx context.Context, t wrap.DutyCommand) wrap.Result {
+	if len(argv) > 0 {
+		return p.runTask(ctx, argv, dutyError, func(ctx context.Context, t wrap.DutyCommand) command.Result {
 			return c.WhileHeld(ctx, duty, t)
 		})
 	}
@@ -64,7 +65,7 @@ func runDuty(ctx context.Context, p *process, duty string, command []string) err
 }
 
 // endCommand returns what the result of a command sets as the exit code, and says on standard error why it is not 0.
-func (p *process) endCommand(ctx context.Context, result wrap.Result) error {
+func (p *process) endCommand(ctx context.Context, result command.Result) error {
 	switch {
 	case result.Err != nil && result.Code != 0: // it was not started
 		p.printError(ctx, result.Err)

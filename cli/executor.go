@@ -17,6 +17,7 @@ import (
 	"muster/tasks"
 	"muster/worker"
 	"muster/wrap"
+	"muster/wrap/command"
 )
 
 // queueOptions are what "muster executor" and "muster watcher" have in common.
@@ -87,9 +88,9 @@ func (o *queueOptions) check(command string, e environ) error {
 
 // runQueueProcess checks o, and calls run with what follows from it.
 func (p *process) runQueueProcess(
-	o queueOptions, command string, run func(wrap.QueueConfig) wrap.Result,
+	o queueOptions, name string, run func(wrap.QueueConfig) command.Result,
 ) error {
-	if err := o.check(command, p.environ); err != nil {
+	if err := o.check(name, p.environ); err != nil {
 		return err
 	}
 	c, err := p.queueConfig(o)
@@ -100,7 +101,7 @@ func (p *process) runQueueProcess(
 	if o.pauses {
 		more = append(more, syscall.SIGTSTP)
 	}
-	return p.live(&c.Life, func() wrap.Result { return run(c) }, func(err error) error {
+	return p.live(&c.Life, func() command.Result { return run(c) }, func(err error) error {
 		return queueError(err, foundQueue{path: path.Join(o.root, o.queue)})
 	}, more...)
 }
@@ -194,7 +195,7 @@ func (p *process) runExecutor(ctx context.Context, o executorOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	return p.runQueueProcess(o.queueOptions, "muster executor", func(c wrap.QueueConfig) wrap.Result {
+	return p.runQueueProcess(o.queueOptions, "muster executor", func(c wrap.QueueConfig) command.Result {
 		c.Process.Parallel = o.parallel
 		return wrap.RunExecutor(ctx, wrap.ExecutorConfig{
 			QueueConfig: c, Lines: wrap.Lines(o.lines), UntilEmpty: o.untilEmpty, MaxTasks: o.maxTasks,
@@ -227,7 +228,7 @@ session, it is killed.`,
   muster watcher primes -- sh -c 'muster submit next --id "$MUSTER_BATCH"'`,
 	}
 	return p.queueProcessCmd(cmd, &o, func(ctx context.Context) error {
-		return p.runQueueProcess(o, "muster watcher", func(c wrap.QueueConfig) wrap.Result {
+		return p.runQueueProcess(o, "muster watcher", func(c wrap.QueueConfig) command.Result {
 			return wrap.RunWatcher(ctx, c)
 		})
 	})

@@ -22,6 +22,7 @@ import (
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
+	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 )
 
@@ -115,7 +116,7 @@ func (p *process) life(o lifeOptions, t target, session resource.Duration) wrap.
 
 // live calls run with the streams and the signals of this process in l, and explains its error.
 func (p *process) live(
-	l *wrap.Life, run func() wrap.Result, explain func(error) error, more ...os.Signal,
+	l *wrap.Life, run func() command.Result, explain func(error) error, more ...os.Signal,
 ) error {
 	files, signals, release, err := p.streams(more...)
 	if err != nil {
@@ -132,7 +133,7 @@ func (p *process) live(
 }
 
 // workerResult is the result of a worker that was run.
-type workerResult struct{ wrap.Result }
+type workerResult struct{ command.Result }
 
 func (e *workerResult) Error() string { return e.Text }
 
@@ -146,7 +147,7 @@ func (p *process) commandEnviron(withCredentials bool) []string {
 	if withCredentials {
 		return p.environ
 	}
-	return wrap.WithoutCredentials(p.environ)
+	return command.WithoutCredentials(p.environ)
 }
 
 // requireDash refuses arguments before --: muster's flags and those of the command must be distinct.
@@ -162,7 +163,7 @@ func requireDash(cmd *cobra.Command, args []string, usage string) error {
 // process before it has killed the command. The function it returns ends that.
 func catchSignals(more ...os.Signal) (<-chan os.Signal, func()) {
 	signals := make(chan os.Signal, 16)
-	caught := slices.DeleteFunc(append(wrap.Signals(), more...), func(sig os.Signal) bool {
+	caught := slices.DeleteFunc(append(command.Signals(), more...), func(sig os.Signal) bool {
 		return sig == syscall.SIGHUP && signal.Ignored(sig) // nohup stays in force
 	})
 	signal.Reset(caught...)
@@ -210,7 +211,7 @@ func (p *process) argumentError(ctx context.Context, err error) error {
 func (p *process) endWorker(ctx context.Context, err error) error {
 	e := new(workerResult)
 	if !errors.As(err, &e) {
-		e = &workerResult{wrap.Result{Err: err}}
+		e = &workerResult{command.Result{Err: err}}
 	}
 	code := e.Code
 	if code == 0 && e.Err != nil {
@@ -253,7 +254,7 @@ func newGuardCmd(p *process) *cobra.Command {
 				return err
 			}
 			defer release()
-			return finding(wrap.Guard(args[0], args[1:], p.environ, files, signals))
+			return finding(command.Guard(args[0], args[1:], p.environ, files, signals))
 		},
 	}
 }
@@ -271,7 +272,7 @@ func newGuardGroupsCmd(p *process) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			signals, release := catchSignals(syscall.SIGTSTP)
 			defer release()
-			wrap.GuardGroups(p.in, signals)
+			command.GuardGroups(p.in, signals)
 			return nil
 		},
 	}

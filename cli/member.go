@@ -16,6 +16,7 @@ import (
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
+	"muster/wrap/command"
 )
 
 type memberOptions struct {
@@ -128,7 +129,7 @@ func runMember(ctx context.Context, p *process, o memberOptions) error {
 	if err != nil {
 		return err
 	}
-	return p.live(&c.Life, func() wrap.Result { return wrap.RunMember(ctx, c) }, func(err error) error {
+	return p.live(&c.Life, func() command.Result { return wrap.RunMember(ctx, c) }, func(err error) error {
 		if errors.Is(err, member.ErrVersion) {
 			return usagef("muster member --version 2.1.0", "--version: %w", err)
 		}

@@ -13,7 +13,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource/group"
 	"muster/sim/rig"
-	"muster/wrap"
+	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -189,7 +189,7 @@ func TestStubbornCommandIsKilled(t *testing.T) {
 			}
 			stop()
 			if again {
-				tick := time.NewTicker(2 * wrap.Echo) // the same signal sooner is an echo
+				tick := time.NewTicker(2 * command.Echo) // the same signal sooner is an echo
 				defer tick.Stop()
 				<-tick.C
 				stop()

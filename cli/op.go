@@ -15,6 +15,7 @@ import (
 	"muster/member"
 	"muster/text"
 	"muster/wrap"
+	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -75,7 +76,7 @@ func runOp(ctx context.Context, p *process, name string, adopt bool, script []st
 			fmt.Fprintf(p.err, "muster: resuming operation %s\n", name)
 		}
 	}}
-	return p.runTask(ctx, script, holderError, func(ctx context.Context, t wrap.DutyCommand) wrap.Result {
+	return p.runTask(ctx, script, holderError, func(ctx context.Context, t wrap.DutyCommand) command.Result {
 		return c.RunOperation(ctx, o, t)
 	})
 }
@@ -84,7 +85,7 @@ func runOp(ctx context.Context, p *process, name string, adopt bool, script []st
 // error of the member.
 func (p *process) runTask(
 	ctx context.Context, command []string, explain func(error) error,
-	run func(context.Context, wrap.DutyCommand) wrap.Result,
+	run func(context.Context, wrap.DutyCommand) command.Result,
 ) error {
 	files, signals, release, err := p.streams()
 	if err != nil {
@@ -187,7 +188,7 @@ exit code is the command's.`,
 	}
 }
 
-func runStep(ctx context.Context, p *process, name string, command []string) error {
+func runStep(ctx context.Context, p *process, name string, argv []string) error {
 	c, u, err := p.dutyClient("step", "")
 	if err != nil {
 		return err
@@ -199,7 +200,7 @@ func runStep(ctx context.Context, p *process, name string, command []string) err
 		return usagef("muster op NAME -- SCRIPT", "muster step works inside the script of an operation, "+
 			"and there is no %s here", wrap.RunVariable)
 	}
-	return p.runTask(ctx, command, holderError, func(ctx context.Context, t wrap.DutyCommand) wrap.Result {
+	return p.runTask(ctx, argv, holderError, func(ctx context.Context, t wrap.DutyCommand) command.Result {
 		return c.RunStep(ctx, of, name, t, p.out)
 	})
 }

@@ -27,11 +27,11 @@ import (
 
 	"muster/exitcode"
 	"muster/text"
-	"muster/wrap"
+	"muster/wrap/command"
 )
 
 // RepeatWindow is how long the same signal again counts as the first one repeated.
-const RepeatWindow = wrap.Echo
+const RepeatWindow = command.Echo
 
 // Stopped is the cause of a context that a signal canceled.
 type Stopped struct{ Signal syscall.Signal }

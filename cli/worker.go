@@ -17,6 +17,7 @@ import (
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
+	"muster/wrap/command"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -89,7 +90,7 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	if err != nil {
 		return err
 	}
-	return p.live(&c.Life, func() wrap.Result { return wrap.Run(ctx, c) }, func(err error) error {
+	return p.live(&c.Life, func() command.Result { return wrap.Run(ctx, c) }, func(err error) error {
 		return withRemedy(err, []remedy{
 			{nil, "start the worker again: it takes up its id", errorSet{worker.ErrSessionLost}},
 			{nil, "muster status --root {root} lists the jobs there; if this one is missing, declare it, then: muster apply",

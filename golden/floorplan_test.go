@@ -114,10 +114,12 @@ func floorPlan() map[string]room {
 		"wrap": {
 			ours: []string{
 				"resource/...", "worker", "member", "member/ticks", "tasks", "tasks/store", "zkstate",
-				"zkstate/zkconn", "zkstate/znode", "text",
+				"zkstate/zkconn", "zkstate/znode", "text", "wrap/command",
 			},
-			others: []string{"github.com/prometheus/client_golang", "golang.org/x/sys/unix"},
+			others: []string{"github.com/prometheus/client_golang"},
 		},
+		// One command and its process group, for wrap.
+		"wrap/command": {ours: []string{"text", "zkstate/zkconn"}, others: []string{"golang.org/x/sys/unix"}},
 		// A process's side of a queue, and what it keeps in Redis.
 		"tasks/store": {
 			ours: []string{"resource", "resource/queue", "tasks/store/lua"}, others: []string{"github.com/redis/go-redis/v9"},

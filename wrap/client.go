@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"muster/member"
+	"muster/wrap/command"
 )
 
 // Client asks a worker, from inside its command.
@@ -202,20 +203,20 @@ type DutyCommand struct {
 	Dir     string
 	Environ []string // NAME=value; DutyVariable and EpochVariable are added
 	Files   []*os.File
-	Signals <-chan os.Signal // see Signals
+	Signals <-chan os.Signal // see command.Signals
 }
 
 // WhileHeld runs a command while the member holds the duty. If the duty is lost or given back, or the member has died,
 // the command is ended as the member's own commands are. The error is member.ErrNotHeld if the member does not hold the
 // duty.
-func (c *Client) WhileHeld(ctx context.Context, duty string, t DutyCommand) Result {
+func (c *Client) WhileHeld(ctx context.Context, duty string, t DutyCommand) command.Result {
 	var h Held
 	j, err := c.join(ctx, t, UseOf{Duty: duty}.path("command"), nil, &h)
 	if err != nil {
-		return Result{Code: startCode(err), Err: err}
+		return command.Result{Code: command.StartCode(err), Err: err}
 	}
 	defer j.hangUp()
-	t.Environ = setVariables(t.Environ, [][2]string{
+	t.Environ = command.SetVariables(t.Environ, [][2]string{
 		{DutyVariable, h.Duty}, {EpochVariable, strconv.FormatInt(h.Epoch, 10)},
 	})
 	result, _ := j.run(t)
@@ -248,23 +249,23 @@ type OpenOperation struct {
 
 // RunOperation opens or resumes an operation, and runs its script. The operation is closed if that ends with 0, or if
 // it could not be executed and no step has begun. Otherwise it stays open.
-func (c *Client) RunOperation(ctx context.Context, o OpenOperation, t DutyCommand) Result {
+func (c *Client) RunOperation(ctx context.Context, o OpenOperation, t DutyCommand) command.Result {
 	var run OperationRun
 	j, err := c.join(ctx, t, o.Use.path("op", o.Name), openRequest{o.Script, o.Adopt}, &run)
 	if err != nil {
-		return Result{Code: startCode(err), Err: err}
+		return command.Result{Code: command.StartCode(err), Err: err}
 	}
 	defer j.hangUp()
 	if o.Opened != nil {
 		o.Opened(run)
 	}
-	t.Environ = setVariables(t.Environ, [][2]string{
+	t.Environ = command.SetVariables(t.Environ, [][2]string{
 		{OperationVariable, o.Name}, {RunVariable, run.Run}, {AgainVariable, ""},
 	})
 	r, told := j.run(t)
 	path := UseOf{Duty: o.Use.Duty}.path("op", o.Name, "close") + "?run=" + run.Run
 	switch {
-	case r.Code == cannotRun || r.Code == notFound:
+	case r.Code == command.CannotRun || r.Code == command.NotFound:
 		r.Err = errors.Join(r.Err, c.tell(ctx, http.MethodPost, path+"&unbegun=1", struct{}{}))
 	case r.Err != nil || r.Code != 0:
 	case told != nil:
@@ -284,17 +285,19 @@ func (r RunOfOperation) path() string {
 
 // RunStep runs the command of a step, unless it was done before, and writes its output to out. The step is recorded if
 // the command ends with 0.
-func (c *Client) RunStep(ctx context.Context, of RunOfOperation, name string, t DutyCommand, out io.Writer) Result {
+func (c *Client) RunStep(
+	ctx context.Context, of RunOfOperation, name string, t DutyCommand, out io.Writer,
+) command.Result {
 	var s StepRun
 	query := "?run=" + url.QueryEscape(of.Run)
 	j, err := c.join(ctx, t, of.path()+query, stepRequest{name, t.Command}, &s)
 	if err != nil {
-		return Result{Code: startCode(err), Err: err}
+		return command.Result{Code: command.StartCode(err), Err: err}
 	}
 	defer j.hangUp()
 	if s.Done {
 		_, err := out.Write(s.Output)
-		return Result{Err: err}
+		return command.Result{Err: err}
 	}
 	again := ""
 	if s.Again {
@@ -302,14 +305,14 @@ func (c *Client) RunStep(ctx context.Context, of RunOfOperation, name string, t 
 	}
 	read, write, err := os.Pipe()
 	if err != nil {
-		return Result{Err: err}
+		return command.Result{Err: err}
 	}
 	defer read.Close()
 	kept := &keptOutput{to: out}
 	var copied error
 	var copying sync.WaitGroup
 	copying.Go(func() { _, copied = io.Copy(kept, read) })
-	t.Environ = setVariables(t.Environ, [][2]string{{AgainVariable, again}})
+	t.Environ = command.SetVariables(t.Environ, [][2]string{{AgainVariable, again}})
 	t.Files = []*os.File{t.Files[0], write, t.Files[2]}
 	r, told := j.run(t)
 	_ = write.Close()
@@ -361,7 +364,7 @@ type joined struct {
 
 // join asks the member whether the command of t may run, and reads the first line of the answer.
 func (c *Client) join(ctx context.Context, t DutyCommand, path string, question, first any) (*joined, error) {
-	found, err := lookUp(t.Command[0])
+	found, err := command.LookUp(t.Command[0])
 	if err != nil {
 		return nil, err
 	}
@@ -380,24 +383,26 @@ func (c *Client) join(ctx context.Context, t DutyCommand, path string, question,
 }
 
 // run runs the command to its end, as the member orders. told is why, if it was told to end.
-func (j *joined) run(t DutyCommand) (r Result, told error) {
-	command, err := start(launch{j.path, t.Command, t.Environ, t.Dir, t.Files, adoptOrphans()})
+func (j *joined) run(t DutyCommand) (r command.Result, told error) {
+	cmd, err := command.Start(command.Launch{
+		Path: j.path, Argv: t.Command, Environ: t.Environ, Dir: t.Dir, Files: t.Files, Adopts: command.AdoptOrphans(),
+	})
 	if err != nil {
-		return Result{Code: startCode(err), Err: err}, nil
+		return command.Result{Code: command.StartCode(err), Err: err}, nil
 	}
-	orders := make(chan order, 1)
-	go decodeOrders(j.lines, orders)
-	e, _ := obey(command, orders, t.Signals)
-	takeTerminal(t.Files)
+	orders := make(chan command.Order, 1)
+	go command.DecodeOrders(j.lines, orders)
+	e, _ := command.Obey(cmd, orders, t.Signals)
+	command.TakeTerminal(t.Files)
 	text := e.String()
-	if e.cause != nil {
-		text += ": " + e.cause.Error()
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
 	}
-	told = e.cause
-	if told == nil && e.asked != 0 {
-		told = fmt.Errorf("its command was asked to end by %s", signalName(e.asked))
+	told = e.Cause
+	if told == nil && e.Asked != 0 {
+		told = fmt.Errorf("its command was asked to end by %s", command.SignalName(e.Asked))
 	}
-	return Result{Code: e.code(), Text: text}, told
+	return command.Result{Code: e.Code(), Text: text}, told
 }
 
 // Operations lists the open operations of a duty.

@@ -1,12 +1,10 @@
 package wrap
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -25,6 +23,7 @@ import (
 	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
+	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 )
 
@@ -45,18 +44,18 @@ type ExecutorConfig struct {
 // Between SIGTSTP and SIGCONT it takes no tasks, and works on those that it has. Other signals go to the commands.
 //
 // What became of the tasks is in Result.Text.
-func RunExecutor(ctx context.Context, c ExecutorConfig) Result {
+func RunExecutor(ctx context.Context, c ExecutorConfig) command.Result {
 	c.Process.Parallel = max(c.Process.Parallel, 1)
 	r := newQueueRun(c.QueueConfig, queue.Executor)
-	e := &executor{c: c, run: r, fleet: newFleet(c.GuardAll, c.Log)}
+	e := &executor{c: c, run: r, fleet: command.NewFleet(c.GuardAll, c.Log)}
 	r.work, r.signaled, r.ended = e.work, e.signaled, collector(e.collect)
-	if err := e.fleet.open(); err != nil {
-		return Result{Err: err}
+	if err := e.fleet.Open(); err != nil {
+		return command.Result{Err: err}
 	}
-	defer e.fleet.close()
+	defer e.fleet.Close()
 	result := r.run(ctx)
 	if wrong := new(commandError); errors.As(result.Err, &wrong) {
-		result.Code = max(cannotRun, startCode(result.Err))
+		result.Code = max(command.CannotRun, command.StartCode(result.Err))
 	}
 	if result.Text != "" { // it has joined
 		result.Text += e.summary()
@@ -68,7 +67,7 @@ func RunExecutor(ctx context.Context, c ExecutorConfig) Result {
 type executor struct {
 	c     ExecutorConfig
 	run   *queueRun
-	fleet *fleet
+	fleet *command.Fleet
 
 	mu     sync.Mutex
 	engine *tasks.Executor // nil while there is none
@@ -139,7 +138,7 @@ func (e *executor) signaled(sig os.Signal) {
 	case sig == syscall.SIGCONT && e.paused:
 		e.c.Log.Warn("SIGCONT: this executor takes tasks again")
 	default:
-		e.fleet.signal(sig)
+		e.fleet.Signal(sig)
 		return
 	}
 	if e.paused = sig == syscall.SIGTSTP; e.engine != nil {
@@ -196,7 +195,7 @@ type crew struct {
 	source
 	queue func() queue.Queue // as it is declared now
 	kill  context.Context    // at its end all commands are killed at once
-	fleet *fleet
+	fleet *command.Fleet
 	log   *slog.Logger
 
 	path    string   // of the command
@@ -341,27 +340,27 @@ func (w *crew) arguments(t *tasks.Task) (argv []string, stdin []byte, err error)
 
 // attempt is what the command of one task did.
 type attempt struct {
-	end    commandEnd
+	end    command.End
 	most   int64 // bytes of the result
 	result []byte
-	tail   tail
+	tail   command.Tail
 }
 
 // perform runs the command for a task, until all of its group has ended.
 func (w *crew) perform(ctx context.Context, t *tasks.Task, argv []string, stdin []byte) (*attempt, error) {
-	s, err := openStreams(w.null, stdin != nil)
+	s, err := command.OpenStreams(w.null, stdin != nil)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
+	defer s.Close()
 	environ := append(slices.Clip(w.environ), BatchVariable+"="+t.Batch,
 		TaskVariable+"="+strconv.FormatInt(t.Index, 10), AttemptVariable+"="+strconv.Itoa(t.Attempt))
-	c, err := w.fleet.start(launch{w.path, argv, environ, w.dir, s.files, false})
-	s.started()
+	c, err := w.fleet.Start(command.Launch{Path: w.path, Argv: argv, Environ: environ, Dir: w.dir, Files: s.Files})
+	s.Started()
 	if err != nil {
 		return nil, err
 	}
-	defer w.fleet.ended(c)
+	defer w.fleet.Ended(c)
 	ofTask, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	alive := w.Alive(t)
@@ -374,7 +373,7 @@ func (w *crew) perform(ctx context.Context, t *tasks.Task, argv []string, stdin 
 	a := &attempt{most: int64(w.queue().MaxTask)}
 	var copies sync.WaitGroup
 	copies.Go(func() {
-		pour(s.out, func(b []byte) {
+		command.Pour(s.Out, func(b []byte) {
 			if int64(len(a.result)+len(b)) > a.most {
 				tell(lost, errLargeResult)
 				b = b[:a.most+1-int64(len(a.result))]
@@ -382,65 +381,54 @@ func (w *crew) perform(ctx context.Context, t *tasks.Task, argv []string, stdin 
 			a.result = append(a.result, b...)
 		})
 	})
-	copies.Go(func() { w.passErrors(s.err, &a.tail) })
+	copies.Go(func() { w.passErrors(s.Err, &a.tail) })
 	copies.Go(func() {
-		_, _ = s.in.Write(stdin) // a command need not read it
-		_ = s.in.Close()
+		_, _ = s.In.Write(stdin) // a command need not read it
+		_ = s.In.Close()
 	})
-	run := supervisor{command: c, grace: w.grace(), rest: endLimit, lost: lost}
-	a.end = run.run(ofTask, nil)
-	s.end()
+	run := command.Supervisor{Command: c, Grace: w.grace(), Rest: endLimit, Lost: lost}
+	a.end = run.Run(ofTask, nil)
+	s.End()
 	copies.Wait()
 	return a, nil
 }
 
 // passErrors copies standard error of a command to that of this process, and keeps its end.
-func (w *crew) passErrors(from *os.File, t *tail) {
-	pour(from, func(b []byte) {
-		t.add(b)
+func (w *crew) passErrors(from *os.File, t *command.Tail) {
+	command.Pour(from, func(b []byte) {
+		t.Add(b)
 		_, _ = w.stderr.Write(b)
 	})
 }
 
 // conclude says what an attempt means for the task.
 func (w *crew) conclude(t *tasks.Task, a *attempt, took time.Duration) {
-	e, exit := &a.end, a.end.exit()
+	e, exit := &a.end, a.end.Exit()
 	switch {
 	case int64(len(a.result)) > a.most:
 		w.fail(t, store.Never, took, exit, fmt.Sprintf("the result is larger than max_task, %s",
 			resource.Size(a.most)), &a.tail)
-	case errors.Is(e.cause, errTaskTimeout):
+	case errors.Is(e.Cause, errTaskTimeout):
 		w.fail(t, store.Again, took, exit, fmt.Sprintf("it took longer than %s", resource.Duration(t.Timeout)), &a.tail)
-	case e.cause != nil || e.asked != 0: // what it answers after it was asked to end may be half of it
+	case e.Cause != nil || e.Asked != 0: // what it answers after it was asked to end may be half of it
 		w.Return(t)
 	case exit != nil && *exit == 0:
 		w.done(t, took, exit, a.result, &a.tail)
 	case exit != nil && *exit == neverCode:
-		w.fail(t, store.Never, took, exit, e.reason(), &a.tail)
+		w.fail(t, store.Never, took, exit, e.Reason(), &a.tail)
 	default:
-		w.fail(t, store.Again, took, exit, e.reason(), &a.tail)
+		w.fail(t, store.Again, took, exit, e.Reason(), &a.tail)
 	}
-}
-
-// reason is why an attempt has failed whose command has ended by itself.
-func (e *commandEnd) reason() string {
-	switch {
-	case e.err != nil:
-		return "it is not known how the command ended: " + e.err.Error()
-	case e.status.Signaled():
-		return "ended by " + signalName(e.status.Signal())
-	}
-	return fmt.Sprintf("exit %d", e.status.ExitStatus())
 }
 
 // doneTail is how much of standard error is kept with a result.
 const doneTail = 1024
 
 // done finishes a task. What does not fit beside the result is left out.
-func (w *crew) done(t *tasks.Task, took time.Duration, exit *int, result []byte, end *tail) {
+func (w *crew) done(t *tasks.Task, took time.Duration, exit *int, result []byte, end *command.Tail) {
 	a := tasks.Answer{Exit: exit, Host: w.host, Body: result}
 	if end != nil {
-		a.Tail = end.last(doneTail)
+		a.Tail = end.Last(doneTail)
 	}
 	w.Finish(t, store.Done, took, a.Encode())
 }
@@ -449,11 +437,11 @@ func (w *crew) done(t *tasks.Task, took time.Duration, exit *int, result []byte,
 const failTail = 512
 
 // fail ends an attempt. The reason ends with the last line of standard error.
-func (w *crew) fail(t *tasks.Task, o store.Outcome, took time.Duration, exit *int, reason string, end *tail) {
+func (w *crew) fail(t *tasks.Task, o store.Outcome, took time.Duration, exit *int, reason string, end *command.Tail) {
 	a := tasks.Answer{Exit: exit, Host: w.host}
 	if end != nil {
-		a.Tail = end.last(failTail)
-		reason = end.after(reason)
+		a.Tail = end.Last(failTail)
+		reason = end.After(reason)
 	}
 	a.Body = []byte(reason)
 	w.log.Log(context.Background(), w.failureLevel(), "a task has failed",
@@ -468,151 +456,4 @@ func (w *crew) failureLevel() slog.Level {
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo
-}
-
-// fleet is the commands of an executor that run now. None of them outlives it: if the executor is killed, the kernel
-// kills the commands, on Linux, and one small process, the guard of the fleet, kills the rest of their process groups.
-//
-// A guard for each command, as duties have, would start two processes for each task, and take four times as long. This
-// one is told the number of each group when its command has started, and again when the group has ended. What a
-// command starts before the guard is told lives on if the executor is killed in that moment.
-//
-// The first process of a container needs no guard: the kernel kills all others with it. It reaps what its commands
-// leave behind.
-type fleet struct {
-	guard  []string // the command line that calls GuardGroups; empty: there is none
-	log    *slog.Logger
-	reaper *reaper // nil unless this is process 1
-
-	mu     sync.Mutex
-	all    map[*command]struct{}
-	orders *os.File    // to the guard; nil while there is none
-	runs   *os.Process // the guard
-}
-
-func newFleet(guard []string, log *slog.Logger) *fleet {
-	f := &fleet{guard: guard, log: log, all: map[*command]struct{}{}}
-	if os.Getpid() == 1 {
-		f.guard, f.reaper = nil, newReaper()
-	}
-	return f
-}
-
-// start starts a command. The caller calls ended when its group has ended.
-func (f *fleet) start(l launch) (*command, error) {
-	c, err := startReaped(l, f.reaper)
-	if err != nil {
-		return nil, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.all[c] = struct{}{}
-	f.tell('+', c)
-	f.log.Debug("a command was started", "group", c.process.Pid)
-	return c, nil
-}
-
-func (f *fleet) ended(c *command) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.all, c)
-	f.tell('-', c)
-}
-
-// signal passes a signal on to all commands.
-func (f *fleet) signal(sig os.Signal) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for c := range f.all {
-		c.signal(sig)
-	}
-}
-
-// open starts the guard, so that a guard that cannot be started is found before the first task.
-func (f *fleet) open() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.startGuard()
-}
-
-// close ends the guard. No command runs any more.
-func (f *fleet) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.orders != nil {
-		_ = f.orders.Close()
-	}
-	f.orders, f.guard = nil, nil
-}
-
-// tell tells the guard of one group. A guard that has died or does not read is replaced. The caller holds mu.
-func (f *fleet) tell(sign byte, c *command) {
-	if len(f.guard) == 0 {
-		return
-	}
-	if f.orders != nil {
-		_ = f.orders.SetWriteDeadline(time.Now().Add(time.Second))
-		if _, err := f.orders.Write(groupOrder(sign, c)); err == nil {
-			return
-		}
-		_ = f.orders.Close()
-		_ = f.runs.Kill() // one that is frozen would kill the groups when it goes on
-		f.orders = nil
-	}
-	if err := f.startGuard(); err != nil {
-		f.log.Warn("if this process is killed now, what its commands have started goes on", "error", err)
-	}
-}
-
-func groupOrder(sign byte, c *command) []byte {
-	return append(strconv.AppendInt([]byte{sign}, int64(c.process.Pid), 10), '\n')
-}
-
-// startGuard starts a guard, and tells it all groups. The caller holds mu.
-func (f *fleet) startGuard() error {
-	if len(f.guard) == 0 {
-		return nil
-	}
-	out, in, err := os.Pipe()
-	if err != nil {
-		return fmt.Errorf("the guard of the commands: %w", err)
-	}
-	defer out.Close()
-	cmd := guardCommand(f.guard)
-	cmd.Stdin = out
-	if err := cmd.Start(); err != nil {
-		_ = in.Close()
-		return fmt.Errorf("the guard of the commands: %w", err)
-	}
-	go func() { _ = cmd.Wait() }()
-	for c := range f.all {
-		if _, err := in.Write(groupOrder('+', c)); err != nil {
-			_ = in.Close()
-			return fmt.Errorf("the guard of the commands: %w", err)
-		}
-	}
-	f.orders, f.runs = in, cmd.Process
-	return nil
-}
-
-// GuardGroups is the guard of an executor's commands, for the hidden command that ExecutorConfig.GuardAll names. It
-// reads which process groups there are, and kills them when the orders end: then the executor has died. signals are
-// dropped.
-func GuardGroups(orders io.Reader, signals <-chan os.Signal) {
-	drop(signals)
-	groups := map[int]bool{}
-	lines := bufio.NewScanner(orders)
-	for lines.Scan() {
-		group, err := strconv.Atoi(lines.Text()[1:])
-		switch {
-		case err != nil || group <= 1:
-		case lines.Text()[0] == '+':
-			groups[group] = true
-		default:
-			delete(groups, group)
-		}
-	}
-	for group := range groups {
-		_ = syscall.Kill(-group, syscall.SIGKILL)
-	}
 }

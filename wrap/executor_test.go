@@ -1,21 +1,19 @@
 package wrap
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"muster/resource/queue"
-	"muster/sim/rig"
 	"muster/tasks"
 	"muster/tasks/store"
+	"muster/wrap/command"
 )
 
 // given is a source of tasks that are there from the start. Returned and repeated ones come again.
@@ -124,9 +122,9 @@ func (g *given) Alive(t *tasks.Task) context.Context {
 }
 
 // crewOf is a crew that runs sh with a script, or another command, for these tasks.
-func crewOf(t *testing.T, g *given, lines Lines, command ...string) *crew {
+func crewOf(t *testing.T, g *given, lines Lines, argv ...string) *crew {
 	t.Helper()
-	path, err := lookUp(command[0])
+	path, err := command.LookUp(argv[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,8 +137,8 @@ func crewOf(t *testing.T, g *given, lines Lines, command ...string) *crew {
 	q.MaxTask = 4096
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	w := &crew{
-		source: g, queue: func() queue.Queue { return q }, kill: t.Context(), fleet: newFleet(nil, log), log: log,
-		path: path, argv: command, environ: os.Environ(), null: null, stderr: null,
+		source: g, queue: func() queue.Queue { return q }, kill: t.Context(), fleet: command.NewFleet(nil, log), log: log,
+		path: path, argv: argv, environ: os.Environ(), null: null, stderr: null,
 		grace: func() time.Duration { return short }, lines: lines,
 	}
 	return w
@@ -218,126 +216,5 @@ func TestAProcessATask(t *testing.T) {
 				t.Errorf("failures %q", g.again)
 			}
 		})
-	}
-}
-
-// guardVariable makes this test binary the guard of a fleet; parallelVariable makes it process 1 of a pid namespace
-// that runs several commands at once.
-const (
-	guardVariable    = "WRAP_TEST_GUARD"
-	parallelVariable = "WRAP_TEST_PARALLEL"
-)
-
-// startGroup starts a script in a group of its own, and returns when it has said that it is ready.
-func startGroup(t *testing.T, f *fleet, script string) *command {
-	t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	t.Cleanup(func() { r.Close() })
-	path, err := lookUp("sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := f.start(launch{path, []string{"sh", "-c", script}, os.Environ(), "", []*os.File{nil, w, w}, false})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(r).ReadString('\n'); err != nil {
-		t.Fatalf("%q, %v", line, err)
-	}
-	return c
-}
-
-// TestTheGuardEndsEveryGroup when its orders end, and only those that have not ended before.
-func TestTheGuardEndsEveryGroup(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := newFleet([]string{"/usr/bin/env", guardVariable + "=1", self}, slog.New(slog.DiscardHandler))
-	if err := f.open(); err != nil {
-		t.Fatal(err)
-	}
-	defer f.close()
-	var all []*command
-	for range 3 {
-		all = append(all, startGroup(t, f, "sleep 1000 & echo ready; wait"))
-	}
-	f.mu.Lock() // the guard dies, and so does the next: the one after that knows all groups
-	first := f.runs
-	f.mu.Unlock()
-	if err := first.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	rig.Await(t, "another guard", func() bool {
-		extra := startGroup(t, f, "echo ready")
-		<-extra.exited
-		f.ended(extra)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.runs != first
-	})
-	spared := all[2]
-	f.ended(spared)
-	f.mu.Lock()
-	_ = f.orders.Close() // as if this process had died
-	f.mu.Unlock()
-	for _, c := range all[:2] {
-		if e := <-c.exited; e.code() != 128+int(syscall.SIGKILL) {
-			t.Errorf("code %d", e.code())
-		}
-		rig.Await(t, "the end of the group", func() bool { return !c.signalGroup(0) })
-	}
-	if !spared.signalGroup(syscall.SIGKILL) {
-		t.Error("a group that had ended for the guard was killed")
-	}
-	<-spared.exited
-}
-
-// asParallelInit is a process 1 that runs commands at once, many times. It prints how many ended with their own code.
-func asParallelInit() {
-	f := newFleet(nil, slog.New(slog.DiscardHandler))
-	path, err := lookUp("sh")
-	if err != nil {
-		panic(err)
-	}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	right := 0
-	for worker := range 4 {
-		all.Go(func() {
-			for i := range 20 {
-				want := (worker*20 + i) % 100
-				script := fmt.Sprintf("(sh -c 'exit 3' &); exit %d", want) // it leaves an orphan behind
-				c, err := f.start(launch{path, []string{"sh", "-c", script}, os.Environ(), "",
-					[]*os.File{nil, os.Stderr, os.Stderr}, false})
-				if err != nil {
-					panic(err)
-				}
-				s := supervisor{command: c, grace: short}
-				code := s.run(context.Background(), nil).code()
-				f.ended(c)
-				mu.Lock()
-				if code == want {
-					right++
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	fmt.Println("right:", right)
-	os.Exit(0)
-}
-
-func TestProcessOneRunsSeveralCommands(t *testing.T) {
-	cmd := inNamespace(t, "")
-	cmd.Env = append(cmd.Env, parallelVariable+"=1")
-	out, err := cmd.Output()
-	if err != nil || strings.TrimSpace(string(out)) != "right: 80" {
-		t.Errorf("%q, %v", out, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muster/member"
+	"muster/wrap/command"
 )
 
 // OnChange says what becomes of a follower's command when there is another leader.
@@ -44,15 +45,12 @@ type FollowConfig struct {
 type Leaders chan member.Leader
 
 // Set says who the leader is now.
-func (l Leaders) Set(leader member.Leader) { replace(l, leader) }
-
-// replace sends a value, instead of one that was not received. c has room for one, and this is who sends.
-func replace[T any](c chan T, v T) {
+func (l Leaders) Set(leader member.Leader) {
 	select {
-	case <-c:
+	case <-l:
 	default:
 	}
-	c <- v
+	l <- leader
 }
 
 // await waits until there is a leader. last is who it was, as far as is known.
@@ -79,10 +77,10 @@ var errOtherLeader = errors.New("there is another leader")
 
 // RunFollower waits for a leader and runs the command beside it, until the command ends by itself or a signal comes.
 // The end of ctx is like SIGTERM.
-func RunFollower(ctx context.Context, c FollowConfig, leaders Leaders) Result {
-	path, err := lookUp(c.Command[0])
+func RunFollower(ctx context.Context, c FollowConfig, leaders Leaders) command.Result {
+	path, err := command.LookUp(c.Command[0])
 	if err != nil {
-		return Result{Code: startCode(err), Err: err}
+		return command.Result{Code: command.StartCode(err), Err: err}
 	}
 	var leader member.Leader
 	for {
@@ -93,26 +91,26 @@ func RunFollower(ctx context.Context, c FollowConfig, leaders Leaders) Result {
 		if err != nil {
 			return notStarted(err)
 		}
-		environ := setVariables(c.Environ, [][2]string{
+		environ := command.SetVariables(c.Environ, [][2]string{
 			{LeaderAddressVariable, leader.Address}, {LeaderEpochVariable, strconv.FormatInt(leader.Epoch, 10)},
 			{LeaderIdentityVariable, leader.Identity},
 		})
-		command, err := start(launch{path, c.Command, environ, c.Dir, c.Files, false})
+		cmd, err := command.Start(command.Launch{Path: path, Argv: c.Command, Environ: environ, Dir: c.Dir, Files: c.Files})
 		if err != nil {
-			return Result{Code: startCode(err), Err: err}
+			return command.Result{Code: command.StartCode(err), Err: err}
 		}
-		e, asked := c.beside(ctx, command, &leader, leaders)
-		takeTerminal(c.Files)
-		if asked || !errors.Is(e.cause, errOtherLeader) {
-			return Result{Code: e.code(), Text: e.String()}
+		e := c.beside(ctx, cmd, &leader, leaders)
+		command.TakeTerminal(c.Files)
+		if e.Told || !errors.Is(e.Cause, errOtherLeader) {
+			return command.Result{Code: e.Code(), Text: e.String()}
 		}
 	}
 }
 
-// beside runs the command until it ends, and notes who the leader is. asked says that a signal asked it to.
+// beside runs the command until it ends, and notes who the leader is.
 func (c FollowConfig) beside(
-	ctx context.Context, command *command, leader *member.Leader, leaders Leaders,
-) (e commandEnd, asked bool) {
+	ctx context.Context, cmd *command.Command, leader *member.Leader, leaders Leaders,
+) command.End {
 	ofCommand, stop := context.WithCancelCause(ctx)
 	ofWatch, end := context.WithCancel(ctx)
 	var watch sync.WaitGroup
@@ -131,13 +129,13 @@ func (c FollowConfig) beside(
 				stop(errOtherLeader)
 				return
 			case now != member.Leader{}:
-				command.signal(syscall.SIGHUP)
+				cmd.Signal(syscall.SIGHUP)
 				told = now
 			}
 		}
 	})
-	s := supervisor{command: command, grace: c.Grace, echo: Echo}
-	e = s.run(ofCommand, c.Signals)
+	s := command.Supervisor{Command: cmd, Grace: c.Grace, Echo: command.Echo}
+	e := s.Run(ofCommand, c.Signals)
 	stop(nil)
-	return e, s.request.signal != nil
+	return e
 }

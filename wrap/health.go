@@ -21,6 +21,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/worker"
+	"muster/wrap/command"
 )
 
 // health is a server for what supervises the process: a container platform, Prometheus.
@@ -194,7 +195,7 @@ func (r *memberRun) healthOf() healthOf {
 		},
 		routes: map[string]http.HandlerFunc{"GET /duty/{duty}": func(w http.ResponseWriter, q *http.Request) {
 			epoch, held := r.epochOf(q.PathValue("duty"))
-			if !held || (&lease{session: r.session.Load()}).check() != nil {
+			if !held || (&command.Lease{Session: r.session.Load()}).Check() != nil {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				fmt.Fprintln(w, "not held")
 				return

@@ -14,6 +14,7 @@ import (
 
 	"muster/member"
 	"muster/resource"
+	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -22,7 +23,7 @@ import (
 type Life struct {
 	Command []string   // with its arguments
 	Dir     string     // where commands run; empty is where this process does
-	Environ []string   // NAME=value; more is added. See WithoutCredentials
+	Environ []string   // NAME=value; more is added. See command.WithoutCredentials
 	Files   []*os.File // the standard streams of this process
 
 	JoinTimeout time.Duration // for ZooKeeper and to join; 0 leaves it to the job, the group or the queue
@@ -39,7 +40,7 @@ type Life struct {
 	// SessionTimeout is that of the first session. If the Record says another one, the session is replaced.
 	SessionTimeout time.Duration
 
-	Signals <-chan os.Signal // see Signals
+	Signals <-chan os.Signal // see command.Signals
 	Log     *slog.Logger
 }
 
@@ -116,13 +117,13 @@ func (l *life) state() (s Stage, isMember bool, rejoins int) {
 // leaves. of is what the health server tells, and withSocket says whether the command has a socket.
 func (l *life) run(
 	ctx context.Context, of healthOf, withSocket bool, join func(context.Context) error,
-	joined func(context.Context, error) Result,
-) Result {
+	joined func(context.Context, error) command.Result,
+) command.Result {
 	defer l.closeSession()
 	err := l.open(of, withSocket)
 	defer l.close()
 	if err != nil {
-		return Result{Code: startCode(err), Err: err}
+		return command.Result{Code: command.StartCode(err), Err: err}
 	}
 	err = step(ctx, l.Signals, 0, inTime(l.JoinTimeout, join))
 	if _, isMember, _ := l.state(); !isMember {
@@ -134,7 +135,7 @@ func (l *life) run(
 // open does first what may fail for reasons of this machine: who cannot run its command must not take a place.
 func (l *life) open(of healthOf, withSocket bool) (err error) {
 	if len(l.Command) > 0 {
-		if l.path, err = lookUp(l.Command[0]); err != nil {
+		if l.path, err = command.LookUp(l.Command[0]); err != nil {
 			return err
 		}
 	}
@@ -168,18 +169,18 @@ func (l *life) close() {
 }
 
 // runCommand runs the command to its end, unless it cannot be started. asked is called when it is asked to end.
-func (l *life) runCommand(ctx context.Context, environ []string, asked func()) (commandEnd, error) {
-	c, err := start(launch{l.path, l.Command, environ, l.Dir, l.Files, false})
+func (l *life) runCommand(ctx context.Context, environ []string, asked func()) (command.End, error) {
+	c, err := command.Start(command.Launch{Path: l.path, Argv: l.Command, Environ: environ, Dir: l.Dir, Files: l.Files})
 	if err != nil {
-		return commandEnd{}, err
+		return command.End{}, err
 	}
 	l.enter(StageRunning)
-	s := supervisor{command: c, grace: l.Grace, echo: Echo, lost: l.lost, onAsked: func() {
+	s := command.Supervisor{Command: c, Grace: l.Grace, Echo: command.Echo, Lost: l.lost, OnAsked: func() {
 		l.enter(StageDraining)
 		asked()
 	}}
-	defer takeTerminal(l.Files)
-	return s.run(ctx, l.Signals), nil
+	defer command.TakeTerminal(l.Files)
+	return s.Run(ctx, l.Signals), nil
 }
 
 // recordedTimeout is the session timeout that the Record says. Without a Record that can be read the timeout stays as

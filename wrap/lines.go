@@ -17,6 +17,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
+	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 )
 
@@ -50,7 +51,7 @@ type blame struct {
 	took   time.Duration
 	exit   *int
 	reason string
-	tail   *tail
+	tail   *command.Tail
 }
 
 const (
@@ -133,7 +134,7 @@ func (s *lineSlot) follow(ctx context.Context, p *lineProcess) (over bool, err e
 		s.crew.answered.Store(true)
 	}
 	s.next = cmp.Or(p.task, s.next)
-	switch cause := p.end.cause; {
+	switch cause := p.end.Cause; {
 	case ctx.Err() != nil || s.kill.Err() != nil:
 		return true, nil
 	case p.failed != nil:
@@ -160,7 +161,7 @@ func (s *lineSlot) follow(ctx context.Context, p *lineProcess) (over bool, err e
 		return false, nil
 	default:
 		s.log.Warn("the command has ended although nothing was asked; starting it again",
-			"end", p.endReason(), "stderr", p.tail.lastLine())
+			"end", p.endReason(), "stderr", p.tail.LastLine())
 	}
 	return false, s.backOff(ctx, p)
 }
@@ -168,8 +169,8 @@ func (s *lineSlot) follow(ctx context.Context, p *lineProcess) (over bool, err e
 // accuse notes that a process has ended at its first task.
 func (s *lineSlot) accuse(p *lineProcess) {
 	b := &blame{task: p.task, took: p.took, reason: p.endReason(), tail: &p.tail}
-	if p.end.cause == nil {
-		b.exit = p.end.exit()
+	if p.end.Cause == nil {
+		b.exit = p.end.Exit()
 	}
 	s.next, s.blame = nil, b
 }
@@ -191,7 +192,7 @@ func (s *lineSlot) backOff(ctx context.Context, p *lineProcess) error {
 	}
 	s.idle++
 	if s.idle >= maxIdle && !s.crew.answered.Load() {
-		text := p.tail.after(p.endReason())
+		text := p.tail.After(p.endReason())
 		return &commandError{fmt.Errorf("the command has ended %d times before it answered anything: %s", s.idle, text)}
 	}
 	zkconn.Pause(ctx, min(maxStartWait, time.Second<<min(s.idle-1, 10)))
@@ -201,12 +202,12 @@ func (s *lineSlot) backOff(ctx context.Context, p *lineProcess) error {
 // lineProcess is one long-lived process.
 type lineProcess struct {
 	s       *lineSlot
-	command *command
-	streams *streams
+	command *command.Command
+	streams *command.Streams
 	lines   *bufio.Reader
 	long    []byte // a line that is longer than the buffer of lines
-	tail    tail
-	end     commandEnd
+	tail    command.Tail
+	end     command.End
 	stop    context.CancelCauseFunc
 	lost    chan error
 	ended   chan struct{} // closed when its group has ended
@@ -220,25 +221,26 @@ type lineProcess struct {
 }
 
 func (s *lineSlot) startProcess() (*lineProcess, error) {
-	streams, err := openStreams(s.null, true)
+	streams, err := command.OpenStreams(s.null, true)
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.fleet.start(launch{s.path, s.argv, s.environ, s.dir, streams.files, false})
-	streams.started()
+	l := command.Launch{Path: s.path, Argv: s.argv, Environ: s.environ, Dir: s.dir, Files: streams.Files}
+	c, err := s.fleet.Start(l)
+	streams.Started()
 	if err != nil {
-		streams.close()
+		streams.Close()
 		return nil, err
 	}
 	p := &lineProcess{s: s, command: c, streams: streams, ended: make(chan struct{})}
-	p.lines = bufio.NewReaderSize(&fromCommand{File: streams.out}, 64<<10)
+	p.lines = bufio.NewReaderSize(&command.Reader{File: streams.Out}, 64<<10)
 	return p, nil
 }
 
 // run returns when the process and all of its group have ended.
 func (p *lineProcess) run(ctx context.Context) {
-	defer p.streams.close()
-	defer p.s.fleet.ended(p.command)
+	defer p.streams.Close()
+	defer p.s.fleet.Ended(p.command)
 	ofProcess, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	p.stop = stop
@@ -248,13 +250,13 @@ func (p *lineProcess) run(ctx context.Context) {
 	ofTasks, endTasks := context.WithCancel(ofProcess)
 	defer endTasks()
 	var all sync.WaitGroup
-	all.Go(func() { p.s.passErrors(p.streams.err, &p.tail) })
+	all.Go(func() { p.s.passErrors(p.streams.Err, &p.tail) })
 	all.Go(func() { p.talk(ofProcess, ofTasks) })
-	s := supervisor{command: p.command, grace: p.s.grace(), rest: endLimit, lost: p.lost}
-	p.end = s.run(ofProcess, nil)
+	s := command.Supervisor{Command: p.command, Grace: p.s.grace(), Rest: endLimit, Lost: p.lost}
+	p.end = s.Run(ofProcess, nil)
 	endTasks()
 	close(p.ended)
-	p.streams.end()
+	p.streams.End()
 	all.Wait()
 }
 
@@ -271,10 +273,10 @@ func (p *lineProcess) hasEnded() bool { return zkconn.Closed(p.ended) }
 
 // endReason is why the process has ended.
 func (p *lineProcess) endReason() string {
-	if p.end.cause != nil {
-		return p.end.cause.Error()
+	if p.end.Cause != nil {
+		return p.end.Cause.Error()
 	}
-	return p.end.reason()
+	return p.end.Reason()
 }
 
 // talk gives the process one task after the other. ctx ends when the process is asked to end, ofTasks also when it has
@@ -291,7 +293,7 @@ func (p *lineProcess) talk(ctx, ofTasks context.Context) {
 			continue
 		case errors.Is(err, tasks.ErrDrained):
 			p.drained = true
-			_ = p.streams.in.Close()
+			_ = p.streams.In.Close()
 			p.stopUnlessEnded(p.s.grace(), errGoesOn)
 		case ofTasks.Err() == nil: // or else that has a cause of its own
 			p.failed = err
@@ -358,7 +360,7 @@ func (p *lineProcess) ask(ctx context.Context, t *tasks.Task) (going bool) {
 
 // write writes a line. A command that does not read on is ended.
 func (p *lineProcess) write(line []byte) {
-	n, err := p.streams.in.Write(line)
+	n, err := p.streams.In.Write(line)
 	p.unread = n == 0
 	if err != nil {
 		p.stopUnlessEnded(settleTime, errClosedInput)
@@ -413,7 +415,7 @@ func (p *lineProcess) unasked() []byte {
 		return extra
 	}
 	extra := make([]byte, 80)
-	return extra[:max(readNow(p.streams.out, extra), 0)]
+	return extra[:max(command.ReadNow(p.streams.Out, extra), 0)]
 }
 
 // errLongLine means that a line is longer than an answer may be.
@@ -445,11 +447,11 @@ func (p *lineProcess) quiet() bool {
 	if p.lines.Buffered() > 0 {
 		return false
 	}
-	_ = p.streams.out.SetReadDeadline(time.Now().Add(quietTime))
+	_ = p.streams.Out.SetReadDeadline(time.Now().Add(quietTime))
 	_, err := p.lines.Peek(1)
-	_ = p.streams.out.SetReadDeadline(time.Time{})
+	_ = p.streams.Out.SetReadDeadline(time.Time{})
 	if p.hasEnded() {
-		_ = p.streams.out.SetReadDeadline(time.Now())
+		_ = p.streams.Out.SetReadDeadline(time.Now())
 	}
 	return err != nil
 }

@@ -1,19 +1,12 @@
 package wrap
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"os/signal"
 	"reflect"
 	"slices"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 	"unicode"
@@ -23,6 +16,7 @@ import (
 	"muster/resource"
 	"muster/resource/job"
 	"muster/sim/rig"
+	"muster/wrap/command"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -32,23 +26,9 @@ import (
 var servers *zkserver.Ensemble
 
 func TestMain(m *testing.M) {
-	if os.Getenv(guardCommandVariable) != "" {
-		_ = os.Unsetenv(guardCommandVariable)
-		os.Exit(Guard(os.Args[1], os.Args[2:], os.Environ(), []*os.File{os.Stdin, os.Stdout, os.Stderr}, nil))
-	}
 	if behaviour, ok := os.LookupEnv(childVariable); ok {
 		child(behaviour)
 		return
-	}
-	if os.Getenv(guardVariable) != "" {
-		GuardGroups(os.Stdin, nil)
-		return
-	}
-	if os.Getenv(parallelVariable) != "" {
-		asParallelInit()
-	}
-	if script, ok := os.LookupEnv(initVariable); ok {
-		asInit(script)
 	}
 	os.Exit(rig.Main(m, rig.ZooKeeper(&servers, zkserver.Options{})))
 }
@@ -120,132 +100,11 @@ func (f *testJob) takeOver(identity string) {
 	}
 }
 
-// childVariable makes this test binary a command to be wrapped; its value is a behaviour, see child.
-const childVariable = "WRAP_TEST_CHILD"
-
-// leftVariable is for a child that another child leaves behind.
-const leftVariable = "WRAP_TEST_LEFT"
-
-// child is a command. Its behaviour is a list of words:
-//
-//	exits:N     at once
-//	killed      by SIGKILL, at once
-//	obeys:N     exits with N when asked to end
-//	ends:N      exits with N at SIGUSR1
-//	ignores     goes on whatever signal comes
-//	environ     prints what concerns the worker
-//	leaves:B    starts another child of behaviour B in its group, first
-func child(behaviour string) {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, Signals()...)
-	var obeys, ends *int
-	for _, word := range strings.Fields(behaviour) {
-		verb, arg, _ := strings.Cut(word, ":")
-		n, _ := strconv.Atoi(arg)
-		switch verb {
-		case "exits":
-			os.Exit(n)
-		case "killed":
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		case "obeys":
-			obeys = &n
-		case "ends":
-			ends = &n
-		case "environ":
-			for _, s := range os.Environ() {
-				name, _, _ := strings.Cut(s, "=")
-				if strings.HasPrefix(name, "MUSTER_") && !strings.HasPrefix(name, "MUSTER_TEST_") ||
-					strings.HasPrefix(name, "MASTER_") || name == "RANK" || name == "WORLD_SIZE" || name == "KEPT" {
-					fmt.Println(s)
-				}
-			}
-		case "leaves":
-			leaveBehind(arg)
-		}
-	}
-	if os.Getenv(leftVariable) != "" {
-		fmt.Println("left", os.Getpid())
-		os.NewFile(3, "ready").Close()
-	} else {
-		fmt.Println("ready", os.Getpid())
-	}
-	for sig := range signals {
-		fmt.Println("got", signalName(sig.(syscall.Signal)))
-		if obeys != nil && asksToEnd(sig) {
-			os.Exit(*obeys)
-		}
-		if ends != nil && sig == syscall.SIGUSR1 {
-			os.Exit(*ends)
-		}
-	}
-}
-
-// leaveBehind returns when the other child is ready.
-func leaveBehind(behaviour string) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		panic(err)
-	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childVariable+"="+behaviour, leftVariable+"=1")
-	cmd.Stdout, cmd.ExtraFiles = os.Stdout, []*os.File{w}
-	if err := cmd.Start(); err != nil {
-		panic(err)
-	}
-	w.Close()
-	_, _ = io.ReadAll(r) // until the other one closes its end
-}
-
-// testCommand is a child under a supervisor.
-type testCommand struct {
-	t      *testing.T
-	pipe   *os.File
-	out    *bufio.Reader // of the pipe
-	launch launch
-}
-
-// newTestCommand makes a launch of a child whose output the test can read.
-func newTestCommand(t *testing.T, behaviour string) *testCommand {
-	t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.Close(); w.Close() })
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	noSleep := "GORACE=atexit_sleep_ms=0" // the race detector sleeps for a second at the end
-	environ, files := append(os.Environ(), childVariable+"="+behaviour, noSleep), []*os.File{nil, w, os.Stderr}
-	return &testCommand{t, r, bufio.NewReader(r), launch{self, []string{self}, environ, "", files, false}}
-}
-
-// says waits for a line of the child's output that starts so, and returns the rest.
-func (w *testCommand) says(start string) string {
-	w.t.Helper()
-	if err := w.pipe.SetReadDeadline(time.Now().Add(long)); err != nil {
-		w.t.Fatal(err)
-	}
-	var said []string
-	for {
-		line, err := w.out.ReadString('\n')
-		line = strings.TrimSpace(line)
-		if rest, ok := strings.CutPrefix(line, start); ok {
-			return strings.TrimSpace(rest)
-		}
-		said = append(said, line)
-		if err != nil {
-			w.t.Fatalf("the command never said %q, only %q: %v", start, said, err)
-		}
-	}
-}
-
 // TestTypesOfExportedFieldsAreExported: a program that reads a kind or a stage must be able to write down its type.
 func TestTypesOfExportedFieldsAreExported(t *testing.T) {
 	for _, v := range []any{
-		Config{}, Result{}, Self{}, Members{}, Wait{}, Barrier{}, Refusal{}, StateKeys{}, Operations{}, OperationRun{},
-		StepRun{}, UseOf{}, OpenOperation{}, RunOfOperation{}, DutyCommand{},
+		Config{}, command.Result{}, Self{}, Members{}, Wait{}, Barrier{}, Refusal{}, StateKeys{}, Operations{},
+		OperationRun{}, StepRun{}, UseOf{}, OpenOperation{}, RunOfOperation{}, DutyCommand{},
 	} {
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(v)) {
 			typ := field.Type

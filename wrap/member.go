@@ -19,6 +19,7 @@ import (
 	"muster/member/ticks"
 	"muster/resource"
 	"muster/resource/group"
+	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 )
 
@@ -55,7 +56,7 @@ type memberRun struct {
 
 // RunMember joins a group, does what the assigner gives it, runs the command, and leaves. When the session is lost it
 // ends the commands of duties and joins as a new member. The end of ctx is like SIGTERM.
-func RunMember(ctx context.Context, c MemberConfig) Result {
+func RunMember(ctx context.Context, c MemberConfig) command.Result {
 	can := slices.Concat(slices.Collect(maps.Keys(c.Duties)), c.Can)
 	slices.Sort(can)
 	c.Member.Can = slices.Compact(can)
@@ -81,7 +82,7 @@ func (r *memberRun) take(
 ) (m *member.Member, session resource.Duration, err error) {
 	c := r.c.Member
 	r.note(func() { c.NotReady = c.NotReady && !r.saysReady })
-	c.MaxSilence = (&lease{session: s}).limit()
+	c.MaxSilence = (&command.Lease{Session: s}).Limit()
 	c.FailHeld = c.FailHeld && !again
 	if m, err = member.Join(ctx, s, c); err == nil {
 		session = m.Group().Timeouts.Session
@@ -96,7 +97,7 @@ func (r *memberRun) epochOf(duty string) (epoch int64, held bool) {
 }
 
 // asMember is everything after the first join. err, unless nil, came up during the join: then the member leaves.
-func (r *memberRun) asMember(ctx context.Context, err error) Result {
+func (r *memberRun) asMember(ctx context.Context, err error) command.Result {
 	ofMember, leave := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer leave(nil)
 	var kept error
@@ -106,7 +107,7 @@ func (r *memberRun) asMember(ctx context.Context, err error) Result {
 		kept = r.keep(ofMember)
 	}()
 	r.socket.serve(context.WithoutCancel(ctx), r.routes(), r.Log)
-	var result Result
+	var result command.Result
 	switch {
 	case err != nil:
 		result = notStarted(err)
@@ -147,7 +148,7 @@ func (r *memberRun) awaitEnd(done <-chan struct{}) {
 		case <-done:
 			return
 		case sig := <-r.Signals:
-			if asksToEnd(sig) && time.Since(begun) > Echo {
+			if command.AsksToEnd(sig) && time.Since(begun) > command.Echo {
 				r.kill()
 			}
 		}
@@ -155,19 +156,19 @@ func (r *memberRun) awaitEnd(done <-chan struct{}) {
 }
 
 // command runs the command to its end. asked is called when it is asked to end.
-func (r *memberRun) command(ctx context.Context, asked func()) Result {
+func (r *memberRun) command(ctx context.Context, asked func()) command.Result {
 	e, err := r.runCommand(ctx, r.environment(), asked)
 	if err != nil {
-		return Result{Code: startCode(err), Err: err}
+		return command.Result{Code: command.StartCode(err), Err: err}
 	}
-	r.lostCommand = e.killed && e.cause != nil
-	return Result{Code: e.code(), Text: e.String() + "; "}
+	r.lostCommand = e.Killed && e.Cause != nil
+	return command.Result{Code: e.Code(), Text: e.String() + "; "}
 }
 
 // hold is a duty that this member holds.
 type hold struct {
 	*member.Hold
-	lease *lease
+	lease *command.Lease
 	ctx   context.Context // ends, with the cause, when what does the duty must stop
 	drain time.Duration
 	users sync.WaitGroup // commands of "muster duty"
@@ -185,10 +186,10 @@ var errOtherType = fmt.Errorf("%w: it has another type now", member.ErrHandOver)
 
 // doDuties does the duties of one membership.
 func (r *memberRun) doDuties(ctx context.Context, end context.CancelCauseFunc, m *member.Member) error {
-	l := &lease{session: r.session.Load(), killed: r.killAll.Done()}
+	l := &command.Lease{Session: r.session.Load(), Killed: r.killAll.Done()}
 	var tasks sync.WaitGroup
 	tasks.Go(func() {
-		if err := l.watch(ctx); err != nil {
+		if err := l.Watch(ctx); err != nil {
 			end(&leaseOver{err})
 		}
 	})
@@ -220,7 +221,7 @@ func (r *memberRun) doDuties(ctx context.Context, end context.CancelCauseFunc, m
 // host does a duty whenever the assigner gives it to this member. It returns an error if it cannot go on. end ends all
 // duties.
 func (r *memberRun) host(
-	ctx context.Context, m *member.Member, l *lease, duty string, end context.CancelCauseFunc,
+	ctx context.Context, m *member.Member, l *command.Lease, duty string, end context.CancelCauseFunc,
 ) error {
 	for {
 		kind, ok := awaitType(ctx, m, duty)
@@ -265,7 +266,7 @@ func awaitType(ctx context.Context, m *member.Member, duty string) (t group.Type
 }
 
 // holding makes the hold known to the socket and the health server until the function it returns is called.
-func (r *memberRun) holding(ctx context.Context, h *member.Hold, l *lease) (*hold, func()) {
+func (r *memberRun) holding(ctx context.Context, h *member.Hold, l *command.Lease) (*hold, func()) {
 	m, _ := r.now()
 	drain := time.Duration(m.Group().Timeouts.Drain)
 	held := &hold{Hold: h, lease: l, ctx: ctx, drain: max(drain, time.Millisecond)}
@@ -274,7 +275,7 @@ func (r *memberRun) holding(ctx context.Context, h *member.Hold, l *lease) (*hol
 }
 
 // do is the duty of a leader. An error that is not ctx's is the blame.
-func (r *memberRun) do(ctx context.Context, h *member.Hold, l *lease, end context.CancelCauseFunc) error {
+func (r *memberRun) do(ctx context.Context, h *member.Hold, l *command.Lease, end context.CancelCauseFunc) error {
 	held, release := r.holding(ctx, h, l)
 	defer release()
 	path, ok := r.c.Duties[h.Duty]
@@ -306,7 +307,7 @@ func (r *memberRun) leaveToCommand(held *hold, release func(), end context.Cance
 	}()
 	select {
 	case <-done:
-	case <-time.After(held.drain + orderLimit):
+	case <-time.After(held.drain + command.OrderLimit):
 		end(fmt.Errorf("%w: %s: a command of muster duty goes on", ErrUnkillable, held.Duty))
 	}
 	return context.Cause(held.ctx)
@@ -315,16 +316,17 @@ func (r *memberRun) leaveToCommand(held *hold, release func(), end context.Cance
 // runDuty runs a command of a duty under a guard. The error means that it cannot be run.
 func (r *memberRun) runDuty(
 	held *hold, path string, environ []string, files []*os.File, end context.CancelCauseFunc,
-) (guardEnd, error) {
-	if err := held.lease.check(); err != nil {
+) (command.GuardEnd, error) {
+	if err := held.lease.Check(); err != nil {
 		end(&leaseOver{err})
-		return guardEnd{Text: err.Error(), Stopped: true}, nil
+		return command.GuardEnd{Text: err.Error(), Stopped: true}, nil
 	}
-	g, err := startGuarded(held.ctx, r.Guard, held.lease, launch{path, []string{path}, environ, r.Dir, files, false})
+	l := command.Launch{Path: path, Argv: []string{path}, Environ: environ, Dir: r.Dir, Files: files}
+	g, err := command.StartGuarded(held.ctx, r.Guard, held.lease, l)
 	if err != nil {
-		return guardEnd{}, err
+		return command.GuardEnd{}, err
 	}
-	e := g.run(held.ctx, held.lease, held.stopAs)
+	e := g.Run(held.ctx, held.lease, held.stopAs)
 	switch {
 	case e.Left:
 		end(fmt.Errorf("%w: %s: %s", ErrUnkillable, held.Duty, e.Text))
@@ -336,22 +338,22 @@ func (r *memberRun) runDuty(
 
 // stopAs is how a command is ended when its context ends with this cause. What has lost its duty is killed at once,
 // because somebody else may have it.
-func (h *hold) stopAs(cause error) order {
+func (h *hold) stopAs(cause error) command.Order {
 	var over *leaseOver
 	switch {
 	case errors.As(cause, &over): // the guard has the deadlines
-		return h.lease.order()
+		return h.lease.Order()
 	case errors.Is(cause, member.ErrHandOver), errors.Is(cause, member.ErrLeaving),
 		errors.Is(cause, member.ErrTimeout):
-		return order{End: h.drain}
+		return command.Order{End: h.drain}
 	}
-	return order{Now: true}
+	return command.Order{Now: true}
 }
 
 // environment is what a command is told: Config's, with what it should know about its member.
 func (r *memberRun) environment() []string {
 	c := r.c.Member
-	return setVariables(r.Environ, [][2]string{
+	return command.SetVariables(r.Environ, [][2]string{
 		{GroupVariable, c.Group}, {RootVariable, c.Root}, {VersionVariable, c.Version},
 		{IdentityVariable, c.Identity}, {AddressVariable, c.Address}, {SocketVariable, r.socket.path},
 		{DutyVariable, ""}, {EpochVariable, ""}, {TickVariable, ""}, {AttemptVariable, ""},
@@ -418,17 +420,19 @@ func checkDutyFile(name, path string) error {
 }
 
 // tick is one attempt of a run of a cron.
-func (r *memberRun) tick(ctx context.Context, run member.Run, l *lease, end context.CancelCauseFunc) member.Ended {
+func (r *memberRun) tick(
+	ctx context.Context, run member.Run, l *command.Lease, end context.CancelCauseFunc,
+) member.Ended {
 	held, release := r.holding(ctx, run.Hold, l)
 	defer release()
 	path, ok := r.c.Duties[run.Duty]
 	if !ok {
-		return member.Ended{Result: ticks.NotStarted, Exit: notFound,
+		return member.Ended{Result: ticks.NotStarted, Exit: command.NotFound,
 			Because: "this member has no file for it: a cron cannot be done by --can"}
 	}
-	out, err := openOutput(r.null, r.Files[1], r.Files[2])
+	out, err := command.OpenOutput(r.null, r.Files[1], r.Files[2])
 	if err != nil {
-		return member.Ended{Result: ticks.NotStarted, Exit: cannotRun, Because: err.Error()}
+		return member.Ended{Result: ticks.NotStarted, Exit: command.CannotRun, Because: err.Error()}
 	}
 	tick := ""
 	if !run.Tick.IsZero() {
@@ -437,12 +441,13 @@ func (r *memberRun) tick(ctx context.Context, run member.Run, l *lease, end cont
 	environ := r.dutyEnvironment(run.Hold, []string{
 		TickVariable + "=" + tick, AttemptVariable + "=" + strconv.Itoa(run.Attempt),
 	})
-	e, err := r.runDuty(held, path, environ, out.files, end)
-	kept := out.close()
-	tail := kept.last(tailSize)
+	e, err := r.runDuty(held, path, environ, out.Files, end)
+	kept := out.Close()
+	tail := kept.Last(command.TailSize)
 	switch {
 	case err != nil:
-		return member.Ended{Result: ticks.NotStarted, Exit: max(startCode(err), cannotRun), Because: err.Error()}
+		code := max(command.StartCode(err), command.CannotRun)
+		return member.Ended{Result: ticks.NotStarted, Exit: code, Because: err.Error()}
 	case e.Stopped && errors.Is(context.Cause(ctx), member.ErrTimeout):
 		return member.Ended{Result: ticks.Unsuccessful, Exit: e.Code, Tail: tail, Because: e.Text}
 	case e.Stopped:

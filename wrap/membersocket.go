@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"muster/member"
+	"muster/wrap/command"
 	"muster/zkstate"
 )
 
@@ -113,18 +114,18 @@ func (r *memberRun) useDuty(w http.ResponseWriter, q *http.Request) error {
 // feedOrders answers with first, and then with the orders for a command, until the client hangs up. over, unless nil,
 // is closed when the command is to be killed.
 func feedOrders(w http.ResponseWriter, q *http.Request, h *hold, first any, over <-chan struct{}) error {
-	if err := h.lease.check(); err != nil {
+	if err := h.lease.Check(); err != nil {
 		return fmt.Errorf("%w: %w", member.ErrNotHeld, err)
 	}
 	lines, flush := json.NewEncoder(w), http.NewResponseController(w)
 	tell := func(line any) bool {
-		_ = flush.SetWriteDeadline(time.Now().Add(orderLimit))
+		_ = flush.SetWriteDeadline(time.Now().Add(command.OrderLimit))
 		return lines.Encode(line) == nil && flush.Flush() == nil
 	}
 	if !tell(first) {
 		return nil
 	}
-	for o := range h.lease.orders(h.ctx, h.stopAs, over, q.Context().Done()) {
+	for o := range h.lease.Orders(h.ctx, h.stopAs, over, q.Context().Done()) {
 		if !tell(o) {
 			break
 		}

@@ -19,6 +19,7 @@ import (
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks"
+	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 )
 
@@ -68,8 +69,8 @@ func (r *queueRun) take(
 }
 
 // run returns when the process has left. The end of ctx is like SIGTERM.
-func (r *queueRun) run(ctx context.Context) Result {
-	return r.life.run(ctx, r.healthOf(), false, r.join, func(ctx context.Context, err error) (result Result) {
+func (r *queueRun) run(ctx context.Context) command.Result {
+	return r.life.run(ctx, r.healthOf(), false, r.join, func(ctx context.Context, err error) (result command.Result) {
 		if err != nil { // it came up during the join
 			r.leave()
 			result = notStarted(err)
@@ -82,7 +83,7 @@ func (r *queueRun) run(ctx context.Context) Result {
 }
 
 // asProcess works until that ends, or a signal or muster terminate asks it to.
-func (r *queueRun) asProcess(ctx context.Context) Result {
+func (r *queueRun) asProcess(ctx context.Context) command.Result {
 	ofWork, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	done := make(chan error, 1)
@@ -117,7 +118,7 @@ func (r *queueRun) awaitEnd(done <-chan error, stop context.CancelCauseFunc) err
 				asked.signal, asked.at = sig, time.Now()
 				r.enter(StageDraining)
 				stop(stopped(sig.(syscall.Signal)))
-			case sig != asked.signal || time.Since(asked.at) > Echo:
+			case sig != asked.signal || time.Since(asked.at) > command.Echo:
 				r.kill()
 			}
 		}
@@ -143,7 +144,7 @@ const (
 // variables.
 func (r *queueRun) environment(p *tasks.Process, more ...[2]string) []string {
 	of := r.c.Process
-	return setVariables(r.Environ, append([][2]string{
+	return command.SetVariables(r.Environ, append([][2]string{
 		{QueueVariable, of.Queue}, {RootVariable, of.Root}, {IdentityVariable, p.Identity},
 		{BatchVariable, ""}, {TaskVariable, ""}, {AttemptVariable, ""}, {DoneVariable, ""}, {DeadVariable, ""},
 	}, more...))
@@ -156,7 +157,7 @@ func (r *queueRun) environment(p *tasks.Process, more ...[2]string) []string {
 //
 // The command runs under a guard: it does not outlive this process, or the end of the membership, after which another
 // watcher has the batch. A command that was asked to end has not done its work, whatever it ends with.
-func RunWatcher(ctx context.Context, c QueueConfig) Result {
+func RunWatcher(ctx context.Context, c QueueConfig) command.Result {
 	r := newQueueRun(c, queue.Watcher)
 	batches := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "muster_watcher_batches_total",
@@ -175,7 +176,7 @@ func (r *queueRun) watch(
 ) error {
 	killed, release := r.killedWith(p)
 	defer release()
-	l := &lease{session: p.Session(), killed: killed.Done(), whole: true}
+	l := &command.Lease{Session: p.Session(), Killed: killed.Done(), Whole: true}
 	return tasks.Watch(ctx, p, func(ctx context.Context, b *tasks.Completed) error {
 		err := r.collect(ctx, p, l, b)
 		result := "failed"
@@ -202,12 +203,12 @@ func (r *queueRun) killedWith(p *tasks.Process) (context.Context, context.Cancel
 }
 
 // collect runs the command for a batch. The error is why the batch is not collected.
-func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *lease, b *tasks.Completed) error {
+func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *command.Lease, b *tasks.Completed) error {
 	in, toCommand, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	out, err := openOutput(in, r.Files[1], r.Files[2])
+	out, err := command.OpenOutput(in, r.Files[1], r.Files[2])
 	if err != nil {
 		return errors.Join(err, in.Close(), toCommand.Close())
 	}
@@ -215,11 +216,12 @@ func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *lease, b *t
 		{BatchVariable, b.ID}, {AttemptVariable, strconv.Itoa(b.Try)},
 		{DoneVariable, strconv.FormatInt(b.Done, 10)}, {DeadVariable, strconv.FormatInt(b.Dead, 10)},
 	}...)
-	g, err := startGuarded(ctx, r.Guard, l, launch{r.path, r.Command, environ, r.Dir, out.files, false})
+	of := command.Launch{Path: r.path, Argv: r.Command, Environ: environ, Dir: r.Dir, Files: out.Files}
+	g, err := command.StartGuarded(ctx, r.Guard, l, of)
 	_ = in.Close()
 	if err != nil {
 		_ = toCommand.Close()
-		out.close()
+		out.Close()
 		return err
 	}
 	ofCommand, stop := context.WithCancelCause(ctx)
@@ -233,28 +235,30 @@ func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *lease, b *t
 		}
 		_ = toCommand.Close()
 	})
-	e := g.run(ofCommand, l, func(cause error) order { return r.endOf(p, cause) })
+	e := g.Run(ofCommand, l, func(cause error) command.Order { return r.endOf(p, cause) })
 	cause := context.Cause(ofCommand)
 	stop(nil)
 	_ = toCommand.Close()
 	writer.Wait()
-	return r.collected(ctx, p, e, cause, out.close())
+	return r.collected(ctx, p, e, cause, out.Close())
 }
 
 // errUnread means that the results of a batch cannot be read.
 var errUnread = errors.New("its results")
 
 // endOf is how a command is ended when its context ends with this cause.
-func (r *queueRun) endOf(p *tasks.Process, cause error) order {
+func (r *queueRun) endOf(p *tasks.Process, cause error) command.Order {
 	if p.Context().Err() != nil || errors.Is(cause, errUnread) {
-		return order{Now: true}
+		return command.Order{Now: true}
 	}
-	return order{End: r.grace(p)}
+	return command.Order{End: r.grace(p)}
 }
 
 // collected says why the batch of a command that has ended is not collected. cause is why the command was stopped, if
 // it was.
-func (r *queueRun) collected(ctx context.Context, p *tasks.Process, e guardEnd, cause error, end *tail) error {
+func (r *queueRun) collected(
+	ctx context.Context, p *tasks.Process, e command.GuardEnd, cause error, end *command.Tail,
+) error {
 	switch {
 	case e.Left:
 		return fmt.Errorf("%w: %s", ErrUnkillable, e.Text)
@@ -269,7 +273,7 @@ func (r *queueRun) collected(ctx context.Context, p *tasks.Process, e guardEnd, 
 	case cause != nil:
 		return cause
 	case e.Code != 0:
-		return errors.New(end.after(e.Text))
+		return errors.New(end.After(e.Text))
 	}
 	return nil
 }

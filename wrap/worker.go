@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,12 +22,13 @@ import (
 	"muster/resource/job"
 	"muster/text"
 	"muster/worker"
+	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
 
 // Run joins, runs the command, and leaves or completes. The end of ctx is like SIGTERM.
-func Run(ctx context.Context, c Config) Result {
+func Run(ctx context.Context, c Config) command.Result {
 	r := &run{
 		life: newLife(c.Life, place{
 			kind: job.Kind(), root: c.Worker.Root, name: c.Worker.Job, identity: c.Worker.Identity, who: "worker",
@@ -66,7 +68,7 @@ func (r *run) info() []string {
 }
 
 // asMember is everything after the join. err, unless nil, came up during the join: then the worker leaves.
-func (r *run) asMember(ctx context.Context, err error) Result {
+func (r *run) asMember(ctx context.Context, err error) command.Result {
 	ofMember, end := context.WithCancel(context.WithoutCancel(ctx))
 	ofCommand, stop := context.WithCancelCause(ctx)
 	var watchers sync.WaitGroup
@@ -117,35 +119,35 @@ func (r *run) asMember(ctx context.Context, err error) Result {
 }
 
 // command runs the command, and leaves or completes.
-func (r *run) command(ofCommand, ofMember context.Context, environ []string) Result {
+func (r *run) command(ofCommand, ofMember context.Context, environ []string) command.Result {
 	e, err := r.runCommand(ofCommand, environ, func() {})
 	if err != nil {
-		failed := commandEnd{exitStatus: exitStatus{status: syscall.WaitStatus(startCode(err) << 8)}}
-		return Result{Code: failed.code(), Err: err, Text: r.leave(ofMember, false, failed.record(), err)}
+		code := command.StartCode(err)
+		return command.Result{Code: code, Err: err, Text: r.leave(ofMember, false, worker.End{Exit: &code}, err)}
 	}
 	text := e.String()
-	if errors.Is(e.cause, ErrTerminated) {
-		text += ", because " + e.cause.Error()
+	if errors.Is(e.Cause, ErrTerminated) {
+		text += ", because " + e.Cause.Error()
 	}
-	text += "; " + r.leave(ofMember, e.completes(), e.record(), e.cause)
+	text += "; " + r.leave(ofMember, e.Completes(), endOf(&e), e.Cause)
 	_, _, lost := r.now()
 	//nolint:errorlint // this error, not one like it: not if it is found only while it leaves
-	if lost != nil && lost == e.cause {
-		return Result{Err: e.cause, Text: text}
+	if lost != nil && lost == e.Cause {
+		return command.Result{Err: e.Cause, Text: text}
 	}
-	return Result{Code: e.code(), Text: text}
+	return command.Result{Code: e.Code(), Text: text}
 }
 
 // notStarted is the Result of a process that has no command whose exit code counts.
-func notStarted(err error) Result {
+func notStarted(err error) command.Result {
 	var by stopped
 	switch {
 	case errors.As(err, &by):
-		return Result{Code: 128 + int(by), Err: err}
+		return command.Result{Code: 128 + int(by), Err: err}
 	case errors.Is(err, ErrTerminated):
-		return Result{Code: 128 + int(syscall.SIGTERM), Err: err}
+		return command.Result{Code: 128 + int(syscall.SIGTERM), Err: err}
 	}
-	return Result{Err: err}
+	return command.Result{Err: err}
 }
 
 // awaitStart waits until the command may start, and returns the command's environment.
@@ -252,7 +254,7 @@ func (r *run) environment(ctx context.Context) ([]string, error) {
 		r.Log.Warn("the address of worker 0 is not known, so the command does not get it", "reason", first.Problem)
 	}
 	id, size := strconv.Itoa(m.ID), strconv.Itoa(m.Job.Workers)
-	return setVariables(r.Environ, [][2]string{
+	return command.SetVariables(r.Environ, [][2]string{
 		{JobVariable, m.Job.Name}, {IDVariable, id}, {WorkersVariable, size}, {IdentityVariable, m.Identity},
 		{GenerationVariable, m.Generation}, {SocketVariable, r.socket.path}, {RollVariable, roll},
 		{AddressVariable, m.Address()},
@@ -670,4 +672,17 @@ func valueNotice(key string, ids []int) func(context.Context, *worker.Member) []
 		}
 		return []any{"missing", text.List(missing, maxNamed)}
 	}
+}
+
+// endOf is what the claim is to say of the command.
+func endOf(e *command.End) worker.End {
+	if sig := e.Signal(); sig != 0 {
+		return bySignal(sig)
+	}
+	return worker.End{Exit: e.Exit()}
+}
+
+// bySignal is the end of a command that a signal ended.
+func bySignal(sig syscall.Signal) worker.End {
+	return worker.End{Signal: strings.TrimPrefix(command.SignalName(sig), "SIG")}
 }

@@ -22,6 +22,7 @@ import (
 	"muster/sim/needs"
 	"muster/sim/rig"
 	"muster/worker"
+	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -32,7 +33,7 @@ type testWorker struct {
 	signals chan os.Signal
 	waiting chan string   // what Join waits for
 	joined  chan struct{} // closed when it has
-	result  chan Result
+	result  chan command.Result
 }
 
 // startWorker runs a child as identity of the job. Tests edit the configuration.
@@ -45,11 +46,11 @@ func startWorkerAt(f *testJob, identity, behaviour, server string, edits ...func
 	f.t.Helper()
 	w := &testWorker{
 		testCommand: newTestCommand(f.t, behaviour), signals: make(chan os.Signal, 8),
-		waiting: make(chan string, 8), joined: make(chan struct{}), result: make(chan Result, 1),
+		waiting: make(chan string, 8), joined: make(chan struct{}), result: make(chan command.Result, 1),
 	}
 	c := Config{
 		Life: Life{
-			Command: w.launch.argv, Environ: w.launch.environ, Files: w.launch.files, Grace: long, Signals: w.signals,
+			Command: w.launch.Argv, Environ: w.launch.Environ, Files: w.launch.Files, Grace: long, Signals: w.signals,
 			Log: slog.New(slog.DiscardHandler), SessionTimeout: time.Duration(f.job.Timeouts.Session),
 			Connect: func(ctx context.Context, _ time.Duration) (*zkconn.Session, error) {
 				ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -72,8 +73,8 @@ func startWorkerAt(f *testJob, identity, behaviour, server string, edits ...func
 		defer close(over)
 		e := Run(f.t.Context(), c)
 		w.result <- e
-		fmt.Fprintf(w.launch.files[1], "over: %+v\n", e)
-		w.launch.files[1].Close() // ends says, if the command has not said what a test waits for
+		fmt.Fprintf(w.launch.Files[1], "over: %+v\n", e)
+		w.launch.Files[1].Close() // ends says, if the command has not said what a test waits for
 	}()
 	f.t.Cleanup(func() { <-over }) // the end of the test's context has ended it
 	return w
@@ -83,7 +84,7 @@ func starting(s Start) func(*Config)       { return func(c *Config) { c.Start = 
 func within(d time.Duration) func(*Config) { return func(c *Config) { c.Grace = d } }
 
 // ends waits for the end.
-func (w *testWorker) ends() Result {
+func (w *testWorker) ends() command.Result {
 	w.t.Helper()
 	return rig.Receive(w.t, w.result, "the end")
 }
@@ -488,7 +489,7 @@ func TestLossStopLeavesNothing(t *testing.T) {
 			rest := w.pid("left")
 			leader := w.pid("ready")
 			w.signals <- first
-			w.says("got " + signalName(first))
+			w.says("got " + command.SignalName(first))
 			cutOff(p)
 			startWorker(f, "w0", "obeys:0").says("ready")
 			for _, pid := range []int{leader, rest} {
@@ -736,5 +737,23 @@ func TestTheWayToTheStartHasALimit(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 		})
+	}
+}
+
+// TestASignalAtTheEndOfAStep: a step that ends just when a signal came was ended by it. Nobody else hears of it.
+func TestASignalAtTheEndOfAStep(t *testing.T) {
+	for range 2000 {
+		signals, taken := make(chan os.Signal), make(chan struct{})
+		go func() {
+			signals <- syscall.SIGTERM
+			close(taken)
+		}()
+		err := step(t.Context(), signals, 0, func(context.Context) error {
+			<-taken
+			return nil
+		})
+		if !errors.Is(err, stopped(syscall.SIGTERM)) {
+			t.Fatalf("the step ended with %v", err)
+		}
 	}
 }

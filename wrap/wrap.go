@@ -15,13 +15,11 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"muster/worker"
+	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 )
 
@@ -70,18 +68,6 @@ type Config struct {
 	Joined   func(m *worker.Member) // unless nil, called after the first join
 }
 
-// Result is how a worker ended.
-type Result struct {
-	// Code is the command's exit code if Err is nil. With an Err it is the code to exit with, or 0: then the caller
-	// chooses one.
-	Code int
-	Err  error  // why the command did not run, or was stopped
-	Text string // what became of the command and of the membership, for people
-
-	// Drained means that a process of a queue has ended because nothing was left to do: Code is 0, and no command's.
-	Drained bool
-}
-
 // Why a worker does not start its command, or stops it, besides the errors of package worker.
 var (
 	// ErrLate means that the time was over before the worker had joined, or while no server answered it. Start it
@@ -97,36 +83,10 @@ var (
 // stopped is why a process has ended that a signal asked to.
 type stopped syscall.Signal
 
-func (e stopped) Error() string { return "stopped by " + signalName(syscall.Signal(e)) }
-
-// Signals are those that a worker passes on to its command. A caller of Run catches all of them before it calls: a
-// signal that is meant for the command must not end the worker.
-func Signals() []os.Signal {
-	return []os.Signal{
-		syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
-	}
-}
-
-// asksToEnd reports whether sig asks a command to end. A hang-up often means only "read your configuration again".
-func asksToEnd(sig os.Signal) bool {
-	return slices.Contains([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}, sig)
-}
+func (e stopped) Error() string { return "stopped by " + command.SignalName(syscall.Signal(e)) }
 
 // endsWaiting reports whether sig ends a worker while no command runs: these signals would have ended the command.
-func endsWaiting(sig os.Signal) bool { return asksToEnd(sig) || sig == syscall.SIGHUP }
-
-// signalName is the name that an operator searches for: "SIGTERM", where a syscall.Signal says "terminated".
-func signalName(sig syscall.Signal) string {
-	if name := unix.SignalName(sig); name != "" {
-		return name
-	}
-	return fmt.Sprintf("signal %d", int(sig))
-}
-
-// Echo is how soon the same signal again is not a second request: timeout(1) signals its child, and then the child's
-// whole group.
-const Echo = 200 * time.Millisecond
+func endsWaiting(sig os.Signal) bool { return command.AsksToEnd(sig) || sig == syscall.SIGHUP }
 
 // step does something while no command runs. A signal that would have ended the command ends the step, after the delay.
 func step(ctx context.Context, signals <-chan os.Signal, delay time.Duration, f func(context.Context) error) error {

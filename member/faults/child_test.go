@@ -17,6 +17,7 @@ import (
 
 	"muster/member"
 	"muster/wrap"
+	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 )
 
@@ -100,7 +101,7 @@ func write(log *os.File, what string) {
 // from this machine's, such as -5m. Without that file it does not differ. Its flags are in the environment.
 func beMember() {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, wrap.Signals()...)
+	signal.Notify(signals, command.Signals()...)
 	duties, _, err := wrap.ReadDuties(os.Getenv("MUSTER_DUTIES"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

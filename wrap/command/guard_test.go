@@ -1,4 +1,4 @@
-package wrap
+package command
 
 import (
 	"context"
@@ -20,11 +20,11 @@ func TestGuardThatHangsAtTheStart(t *testing.T) {
 	defer null.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	until := &lease{session: rig.Dial(t, 10*time.Second, servers.Addrs()...)}
+	until := &Lease{Session: rig.Dial(t, 10*time.Second, servers.Addrs()...)}
 	started := make(chan error, 1)
 	go func() {
-		_, err := startGuarded(ctx, []string{"/bin/sh", "-c", "exec sleep 1000"}, until,
-			launch{path: "/bin/true", argv: []string{"true"}, environ: os.Environ(), files: []*os.File{null, null, null}})
+		_, err := StartGuarded(ctx, []string{"/bin/sh", "-c", "exec sleep 1000"}, until,
+			Launch{Path: "/bin/true", Argv: []string{"true"}, Environ: os.Environ(), Files: []*os.File{null, null, null}})
 		started <- err
 	}()
 	if err := rig.Receive(t, started, "the end"); err == nil || !strings.Contains(err.Error(), "was killed") {
@@ -39,8 +39,8 @@ const guardCommandVariable = "WRAP_TEST_GUARD_COMMAND"
 func TestGuardOfAMemberThatIsFrozenAtTheStart(t *testing.T) {
 	t.Parallel()
 	c := newTestCommand(t, "ignores")
-	guard := []string{"/usr/bin/env", guardCommandVariable + "=1", c.launch.path}
-	g, err := startGuarded(t.Context(), guard, &lease{session: rig.Dial(t, 2*time.Second, servers.Addrs()...)}, c.launch)
+	guard := []string{"/usr/bin/env", guardCommandVariable + "=1", c.launch.Path}
+	g, err := StartGuarded(t.Context(), guard, &Lease{Session: rig.Dial(t, 2*time.Second, servers.Addrs()...)}, c.launch)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package wrap
+package command
 
 import (
 	"cmp"
@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"muster/member"
 	"muster/zkstate/zkconn"
 )
 
@@ -35,8 +34,8 @@ const (
 	guardReports = 4
 )
 
-// order is what a member tells a guard. Its times are those of clock.
-type order struct {
+// Order is what a member tells a guard. Its times are those of clock.
+type Order struct {
 	Term time.Duration `json:"term,omitempty"` // from then on the command is asked to end
 	Kill time.Duration `json:"kill,omitempty"` // from then on its group is killed
 	End  time.Duration `json:"end,omitempty"`  // above 0: ask it to end now, and kill its group after this
@@ -48,11 +47,11 @@ type guardReport struct {
 	Pid     int       `json:"pid,omitempty"` // also of its process group
 	Refused string    `json:"refused,omitempty"`
 	Code    int       `json:"code,omitempty"` // of Refused
-	End     *guardEnd `json:"end,omitempty"`
+	End     *GuardEnd `json:"end,omitempty"`
 }
 
-// guardEnd is how a guarded command ended.
-type guardEnd struct {
+// GuardEnd is how a guarded command ended.
+type GuardEnd struct {
 	Code    int    `json:"code"` // as a shell shows it
 	Text    string `json:"text"` // for people
 	Overdue bool   `json:"overdue,omitempty"`
@@ -67,7 +66,7 @@ var (
 	errTold     = errors.New("its member asked for that")
 )
 
-// Guard runs a command as the guard of it. It is for the hidden command that Life.Guard names. path is the file
+// Guard runs a command as the guard of it. It is for the hidden command that wrap.Life.Guard names. path is the file
 // to execute. signals are dropped: whoever stops everything stops the member, too. It returns the exit code.
 func Guard(path string, argv, environ []string, files []*os.File, signals <-chan os.Signal) int {
 	for _, fd := range []int{guardOrders, guardReports} {
@@ -75,26 +74,26 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 	}
 	in, out := os.NewFile(guardOrders, "orders"), os.NewFile(guardReports, "reports")
 	drop(signals)
-	orders := make(chan order, 1)
-	go decodeOrders(json.NewDecoder(in), orders)
+	orders := make(chan Order, 1)
+	go DecodeOrders(json.NewDecoder(in), orders)
 	reports := json.NewEncoder(out)
-	adopts := adoptOrphans()
-	c, err := startChecked(launch{path, argv, environ, "", files, adopts})
+	adopts := AdoptOrphans()
+	c, err := startChecked(Launch{path, argv, environ, "", files, adopts})
 	if err != nil {
-		_ = reports.Encode(guardReport{Refused: err.Error(), Code: startCode(err)})
-		return startCode(err)
+		_ = reports.Encode(guardReport{Refused: err.Error(), Code: StartCode(err)})
+		return StartCode(err)
 	}
 	_ = reports.Encode(guardReport{Pid: c.process.Pid}) // a member that has died cannot read it
-	e, overdue := obey(c, orders, nil)
+	e, overdue := Obey(c, orders, nil)
 	if adopts && !e.left {
 		e.left = c.killOrphans()
 	}
 	text := e.String()
-	if e.cause != nil {
-		text += ": " + e.cause.Error()
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
 	}
-	_ = reports.Encode(guardReport{End: &guardEnd{e.code(), text, overdue, e.cause != nil, e.left}})
-	return e.code()
+	_ = reports.Encode(guardReport{End: &GuardEnd{e.Code(), text, overdue, e.Cause != nil, e.left}})
+	return e.Code()
 }
 
 // drop receives signals, and does nothing.
@@ -106,38 +105,42 @@ func drop(signals <-chan os.Signal) {
 }
 
 // startChecked starts a command. If that is a script whose interpreter is not there, the error says so.
-func startChecked(l launch) (*command, error) {
-	if err := checkInterpreter(l.path); err != nil {
+func startChecked(l Launch) (*Command, error) {
+	if err := checkInterpreter(l.Path); err != nil {
 		return nil, newStartError(err)
 	}
-	return start(l)
+	return Start(l)
 }
 
-// decodeOrders closes orders when the member has died, or writes something else. Of orders that were not taken in time,
+// DecodeOrders closes orders when the member has died, or writes something else. Of orders that were not taken in time,
 // only the newest counts: an older one may have been over before the command has started. orders has room for one.
-func decodeOrders(lines *json.Decoder, orders chan order) {
+func DecodeOrders(lines *json.Decoder, orders chan Order) {
 	defer close(orders)
-	var o order // what a line leaves out stays as it was
+	var o Order // what a line leaves out stays as it was
 	for lines.Decode(&o) == nil {
-		replace(orders, o)
+		select {
+		case <-orders:
+		default:
+		}
+		orders <- o
 	}
 }
 
 // endGrace is how long what a command has left behind may take to end. The member may order it to be killed before.
 const endGrace = 30 * time.Second
 
-// obey returns when the command and its group have ended, as orders say. overdue says that the time of an order was
+// Obey returns when the command and its group have ended, as orders say. overdue says that the time of an order was
 // over before: the member must not go on as such. The end of orders kills the group.
-func obey(c *command, orders <-chan order, signals <-chan os.Signal) (e commandEnd, overdue bool) {
+func Obey(c *Command, orders <-chan Order, signals <-chan os.Signal) (e End, overdue bool) {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
-	s := supervisor{command: c, grace: endGrace, echo: Echo}
+	s := Supervisor{Command: c, Grace: endGrace, Echo: Echo}
 	lost := make(chan error, 1)
-	s.lost = lost
+	s.Lost = lost
 	ended := make(chan struct{})
 	var follower sync.WaitGroup
 	follower.Go(func() { overdue = follow(orders, ended, stop, lost) })
-	e = s.run(ctx, signals)
+	e = s.Run(ctx, signals)
 	close(ended)
 	follower.Wait()
 	return e, overdue
@@ -145,9 +148,9 @@ func obey(c *command, orders <-chan order, signals <-chan os.Signal) (e commandE
 
 // follow calls stop, or writes to lost, as the orders say.
 func follow(
-	orders <-chan order, ended <-chan struct{}, stop context.CancelCauseFunc, lost chan<- error,
+	orders <-chan Order, ended <-chan struct{}, stop context.CancelCauseFunc, lost chan<- error,
 ) (overdue bool) {
-	var limits order // that are in force
+	var limits Order // that are in force
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -193,8 +196,8 @@ func follow(
 
 func wallClock() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
-// guarded is a command that runs under a guard, as the member sees it.
-type guarded struct {
+// Guarded is a command that runs under a guard, as the member sees it.
+type Guarded struct {
 	guard   *exec.Cmd
 	orders  *os.File
 	reports *os.File
@@ -205,10 +208,10 @@ type guarded struct {
 // startLimit is how long a guard may take to start its command, which may lie on a slow disk.
 const startLimit = 30 * time.Second
 
-// startGuarded starts a guard, and waits until that has started the command: until startLimit, or shortly after the end
+// StartGuarded starts a guard, and waits until that has started the command: until startLimit, or shortly after the end
 // of ctx. guard is the start of the guard's command line. From the start on the guard knows the deadlines: this process
 // may be frozen at any moment. The error is a startError if the command cannot be run.
-func startGuarded(ctx context.Context, guard []string, until *lease, l launch) (*guarded, error) {
+func StartGuarded(ctx context.Context, guard []string, until *Lease, l Launch) (*Guarded, error) {
 	ordersOut, ordersIn, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -219,20 +222,20 @@ func startGuarded(ctx context.Context, guard []string, until *lease, l launch) (
 		return nil, errors.Join(err, ordersIn.Close())
 	}
 	defer reportsIn.Close()
-	cmd := guardCommand(slices.Concat(guard, []string{l.path}, l.argv))
-	cmd.Env, cmd.Dir = l.environ, l.dir
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.files[0], l.files[1], l.files[2]
+	cmd := guardCommand(slices.Concat(guard, []string{l.Path}, l.Argv))
+	cmd.Env, cmd.Dir = l.Environ, l.Dir
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = l.Files[0], l.Files[1], l.Files[2]
 	cmd.ExtraFiles = []*os.File{ordersOut, reportsIn}
-	g := &guarded{guard: cmd, orders: ordersIn, reports: reportsOut, lines: json.NewDecoder(reportsOut)}
-	_ = g.tell(until.order())
+	g := &Guarded{guard: cmd, orders: ordersIn, reports: reportsOut, lines: json.NewDecoder(reportsOut)}
+	_ = g.tell(until.Order())
 	if err := cmd.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("the guard of %s: %w", l.path, err), ordersIn.Close(), reportsOut.Close())
+		return nil, errors.Join(fmt.Errorf("the guard of %s: %w", l.Path, err), ordersIn.Close(), reportsOut.Close())
 	}
 	_ = reportsIn.Close() // so that the end of the guard is the end of its reports
 	ofStart, endFeed := context.WithCancel(ctx)
 	var feed sync.WaitGroup
 	feed.Go(func() {
-		for o := range until.orders(context.Background(), nil, nil, ofStart.Done()) {
+		for o := range until.Orders(context.Background(), nil, nil, ofStart.Done()) {
 			_ = g.tell(o)
 		}
 	})
@@ -244,12 +247,12 @@ func startGuarded(ctx context.Context, guard []string, until *lease, l launch) (
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fmt.Errorf("the guard of %s has not started it in time, and was killed", l.path)
+		return nil, fmt.Errorf("the guard of %s has not started it in time, and was killed", l.Path)
 	case err != nil:
-		return nil, fmt.Errorf("the guard of %s ended: %w", l.path, err)
+		return nil, fmt.Errorf("the guard of %s ended: %w", l.Path, err)
 	case r.Pid == 0:
 		why := errors.New(cmp.Or(r.Refused, "the guard does not say why"))
-		return nil, &startError{why, max(r.Code, cannotRun)}
+		return nil, &startError{why, max(r.Code, CannotRun)}
 	}
 	g.pid = r.Pid
 	return g, nil
@@ -264,7 +267,7 @@ func guardCommand(line []string) *exec.Cmd {
 }
 
 // started returns the first report. A guard that makes none in time is killed.
-func (g *guarded) started(ctx context.Context) (r guardReport, err error) {
+func (g *Guarded) started(ctx context.Context) (r guardReport, err error) {
 	_ = g.reports.SetReadDeadline(time.Now().Add(startLimit))
 	limited := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -288,17 +291,17 @@ func (g *guarded) started(ctx context.Context) (r guardReport, err error) {
 	return r, err
 }
 
-func (g *guarded) close() {
+func (g *Guarded) close() {
 	_ = g.orders.Close()
 	_ = g.guard.Wait() // it ends by itself now
 	_ = g.reports.Close()
 }
 
-// orderLimit is how long a guard may take to read an order, and to end after it was told to kill.
-const orderLimit = 10 * time.Second
+// OrderLimit is how long a guard may take to read an order, and to end after it was told to kill.
+const OrderLimit = 10 * time.Second
 
 // tell sends an order. A guard that does not read is frozen, or dead.
-func (g *guarded) tell(o order) error {
+func (g *Guarded) tell(o Order) error {
 	line, err := json.Marshal(o)
 	if err != nil {
 		return err
@@ -308,9 +311,9 @@ func (g *guarded) tell(o order) error {
 	return err
 }
 
-// run returns when the command's group has ended. While the lease allows it the command runs; what the end of ctx means
+// Run returns when the command's group has ended. While the lease allows it the command runs; what the end of ctx means
 // for it, stopAs says.
-func (g *guarded) run(ctx context.Context, l *lease, stopAs func(cause error) order) guardEnd {
+func (g *Guarded) Run(ctx context.Context, l *Lease, stopAs func(cause error) Order) GuardEnd {
 	defer g.close()
 	var r guardReport
 	ended := make(chan struct{})
@@ -327,9 +330,9 @@ func (g *guarded) run(ctx context.Context, l *lease, stopAs func(cause error) or
 		}
 	}
 	told := false // to end
-	for o, takes := range l.orders(ctx, stopAs, nil, ended) {
+	for o, takes := range l.Orders(ctx, stopAs, nil, ended) {
 		if g.tell(o) != nil {
-			atMost(orderLimit)
+			atMost(OrderLimit)
 		}
 		if takes < anyTime {
 			told = true
@@ -349,12 +352,12 @@ func (g *guarded) run(ctx context.Context, l *lease, stopAs func(cause error) or
 
 // takes is how long a guard that is not frozen may take until the group has ended, if that is what the order says. A
 // duty that is lost, or a session that is, cannot wait until a guard has given up.
-func (o order) takes(l *lease) time.Duration {
+func (o Order) takes(l *Lease) time.Duration {
 	switch {
 	case o.Now:
-		return min(orderLimit, max(l.every(), nowLimit))
+		return min(OrderLimit, max(l.every(), nowLimit))
 	case o.End > 0:
-		return o.End + orderLimit
+		return o.End + OrderLimit
 	}
 	return o.Kill - clock() + l.every()
 }
@@ -364,9 +367,9 @@ const nowLimit = 500 * time.Millisecond
 
 // withoutGuard ends the command of a guard that has ended first: on Linux the command has been killed by that, but not
 // the rest of its group.
-func (g *guarded) withoutGuard() guardEnd {
+func (g *Guarded) withoutGuard() GuardEnd {
 	const text = "the guard of the command was killed, and the command with it"
-	e := guardEnd{Code: 128 + int(syscall.SIGKILL), Text: text}
+	e := GuardEnd{Code: 128 + int(syscall.SIGKILL), Text: text}
 	for limit := time.Now().Add(killLimit); !e.Left; e.Left = time.Now().After(limit) {
 		if errors.Is(syscall.Kill(-g.pid, syscall.SIGKILL), syscall.ESRCH) {
 			break
@@ -376,64 +379,64 @@ func (g *guarded) withoutGuard() guardEnd {
 	return e
 }
 
-// lease says how long what a member holds may go on without an answer of ZooKeeper: its commands are asked to end at
+// Lease says how long what a member holds may go on without an answer of ZooKeeper: its commands are asked to end at
 // half of the session timeout, and killed at two thirds, counted from the send of the last request that was answered.
 // At the whole of it somebody else may have its duties.
-type lease struct {
-	session *zkconn.Session
-	killed  <-chan struct{} // closed when all commands are to be killed at once
+type Lease struct {
+	Session *zkconn.Session
+	Killed  <-chan struct{} // closed when all commands are to be killed at once
 	// whole lets commands go on to the end of the session, and then kills them. It is for a queue, which does not count
 	// what a command does later.
-	whole bool
+	Whole bool
 }
 
 // every is how often guards are told the deadlines.
-func (l *lease) every() time.Duration { return max(l.session.Timeout()/20, time.Millisecond) }
+func (l *Lease) every() time.Duration { return max(l.Session.Timeout()/20, time.Millisecond) }
 
 // term and kill are the times left until the commands are asked to end, and until they are killed.
-func (l *lease) term() time.Duration { return l.left(1, 2) }
-func (l *lease) kill() time.Duration { return l.left(2, 3) }
+func (l *Lease) term() time.Duration { return l.left(1, 2) }
+func (l *Lease) kill() time.Duration { return l.left(2, 3) }
 
 // left is the time left until a part of the session timeout is over.
-func (l *lease) left(part, of int) time.Duration {
-	if l.whole {
+func (l *Lease) left(part, of int) time.Duration {
+	if l.Whole {
 		part = of
 	}
-	return l.session.Timeout()*time.Duration(part)/time.Duration(of) - time.Since(l.session.Answered())
+	return l.Session.Timeout()*time.Duration(part)/time.Duration(of) - time.Since(l.Session.Answered())
 }
 
-// order is the order that tells a guard the deadlines.
-func (l *lease) order() order {
+// Order is the order that tells a guard the deadlines.
+func (l *Lease) Order() Order {
 	now := clock()
-	return order{Term: max(now+l.term(), 1), Kill: max(now+l.kill(), 1)}
+	return Order{Term: max(now+l.term(), 1), Kill: max(now+l.kill(), 1)}
 }
 
 // anyTime is how long a guard may take that was told the deadlines only.
 const anyTime = time.Duration(math.MaxInt64)
 
-// orders are what a guard is told until done is closed, and how long it may then take: the deadlines, again and again;
+// Orders are what a guard is told until done is closed, and how long it may then take: the deadlines, again and again;
 // when ctx ends, what stopAs says; and to kill at once when l.killed or over is closed.
-func (l *lease) orders(
-	ctx context.Context, stopAs func(cause error) order, over, done <-chan struct{},
-) iter.Seq2[order, time.Duration] {
-	return func(yield func(order, time.Duration) bool) {
+func (l *Lease) Orders(
+	ctx context.Context, stopAs func(cause error) Order, over, done <-chan struct{},
+) iter.Seq2[Order, time.Duration] {
+	return func(yield func(Order, time.Duration) bool) {
 		feed := time.NewTicker(l.every())
 		defer feed.Stop()
-		stop, killed := ctx.Done(), l.killed
-		for going := yield(l.order(), anyTime); going; {
+		stop, killed := ctx.Done(), l.Killed
+		for going := yield(l.Order(), anyTime); going; {
 			select {
 			case <-feed.C:
-				going = yield(l.order(), anyTime)
+				going = yield(l.Order(), anyTime)
 			case <-stop:
 				stop = nil
 				o := stopAs(context.Cause(ctx))
 				going = yield(o, o.takes(l))
 			case <-killed:
 				killed = nil
-				going = yield(order{Now: true}, orderLimit)
+				going = yield(Order{Now: true}, OrderLimit)
 			case <-over:
 				over = nil
-				going = yield(order{Now: true}, orderLimit)
+				going = yield(Order{Now: true}, OrderLimit)
 			case <-done:
 				return
 			}
@@ -441,24 +444,24 @@ func (l *lease) orders(
 	}
 }
 
-// limit is how long the servers may be silent. Once they were, the lease is over, even if they have answered since: the
+// Limit is how long the servers may be silent. Once they were, the lease is over, even if they have answered since: the
 // guards have asked the commands to end.
-func (l *lease) limit() time.Duration { return l.session.Timeout() / 2 }
+func (l *Lease) Limit() time.Duration { return l.Session.Timeout() / 2 }
 
-// check returns an error if the lease is over. Whoever is about to start something calls it, since a process that was
+// Check returns an error if the lease is over. Whoever is about to start something calls it, since a process that was
 // frozen may come to that before watch does.
-func (l *lease) check() error {
-	if l.session.Silence() < l.limit() {
+func (l *Lease) Check() error {
+	if l.Session.Silence() < l.Limit() {
 		return nil
 	}
 	return fmt.Errorf("%w: no server has answered for %s, half of the session timeout",
-		member.ErrSessionLost, l.limit())
+		zkconn.ErrSessionLost, l.Limit())
 }
 
-// watch returns an error when the commands are asked to end, or nil when ctx ends.
-func (l *lease) watch(ctx context.Context) error {
+// Watch returns an error when the commands are asked to end, or nil when ctx ends.
+func (l *Lease) Watch(ctx context.Context) error {
 	for {
-		if err := l.check(); err != nil {
+		if err := l.Check(); err != nil {
 			return err
 		}
 		select {

@@ -1,4 +1,4 @@
-package wrap
+package command
 
 import (
 	"bufio"
@@ -44,14 +44,14 @@ func TestCommandsThatCannotRun(t *testing.T) {
 		"empty_script_name": {"", 127},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path, err := lookUp(c.command)
+			path, err := LookUp(c.command)
 			if err == nil {
-				_, err = start(launch{path: path, argv: []string{c.command}})
+				_, err = Start(Launch{Path: path, Argv: []string{c.command}})
 			}
 			if err == nil {
 				t.Fatal("it runs")
 			}
-			if code := startCode(err); code != c.code {
+			if code := StartCode(err); code != c.code {
 				t.Errorf("code %d for %v, want %d", code, err, c.code)
 			}
 		})
@@ -71,19 +71,19 @@ exit 5`
 
 // asInit is what process 1 does; its exit code is the command's.
 func asInit(script string) {
-	path, err := lookUp("sh")
+	path, err := LookUp("sh")
 	if err != nil {
 		panic(err)
 	}
 	files := []*os.File{nil, os.Stdout, os.Stderr}
-	c, err := start(launch{path, []string{"sh", "-c", script}, os.Environ(), "", files, false})
+	c, err := Start(Launch{path, []string{"sh", "-c", script}, os.Environ(), "", files, false})
 	if err != nil {
 		panic(err)
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, Signals()...)
-	s := supervisor{command: c, grace: short}
-	os.Exit(s.run(context.Background(), signals).code())
+	s := Supervisor{Command: c, Grace: short}
+	os.Exit(s.Run(context.Background(), signals).Code())
 }
 
 func TestProcessOneReapsOrphansAndKeepsTheStatus(t *testing.T) {
@@ -151,7 +151,7 @@ func signalChildOf(t *testing.T, pid int, sig syscall.Signal) {
 	}
 }
 
-// outcome is a commandEnd as the tests below state it.
+// outcome is an End as the tests below state it.
 type outcome struct {
 	code   int
 	asked  string
@@ -166,20 +166,20 @@ type outcome struct {
 func supervise(t *testing.T, behaviour string, grace time.Duration, steps string) outcome {
 	t.Helper()
 	w := newTestCommand(t, behaviour)
-	c, err := start(w.launch)
+	c, err := Start(w.launch)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	signals, lost := make(chan os.Signal), make(chan error, 1)
-	finished := make(chan commandEnd)
+	finished := make(chan End)
 	go func() {
-		s := supervisor{command: c, grace: grace, lost: lost}
+		s := Supervisor{Command: c, Grace: grace, Lost: lost}
 		if strings.HasPrefix(steps, "echo ") {
-			s.echo = long
+			s.Echo = long
 		}
-		finished <- s.run(ctx, signals)
+		finished <- s.Run(ctx, signals)
 	}()
 	if steps != "" {
 		w.says("ready")
@@ -200,23 +200,12 @@ func supervise(t *testing.T, behaviour string, grace time.Duration, steps string
 	}
 	e := <-finished
 	got := outcome{
-		code: e.code(), killed: e.killed, rest: e.restKilled, lost: errors.Is(e.cause, worker.ErrSessionLost),
+		code: e.Code(), killed: e.Killed, rest: e.restKilled, lost: errors.Is(e.Cause, worker.ErrSessionLost),
 	}
-	if e.asked != 0 {
-		got.asked = signalName(e.asked)
+	if e.Asked != 0 {
+		got.asked = SignalName(e.Asked)
 	}
 	return got
-}
-
-func signalNamed(t *testing.T, name string) syscall.Signal {
-	t.Helper()
-	for _, sig := range append(Signals(), syscall.SIGKILL) {
-		if s := sig.(syscall.Signal); signalName(s) == "SIG"+name || s.String() == name {
-			return s
-		}
-	}
-	t.Fatalf("signal %s is not known", name)
-	return 0
 }
 
 func exited(code int, asked string) outcome { return outcome{code: code, asked: asked} }
@@ -226,8 +215,6 @@ func killedAfter(asked string) outcome { return outcome{code: 137, asked: asked,
 func killedOnLoss(asked string) outcome {
 	return outcome{code: 137, asked: asked, killed: true, lost: true}
 }
-
-const long, short = time.Minute, 500 * time.Millisecond
 
 func TestSignalsAndHowTheCommandEnds(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -281,17 +268,17 @@ func TestSignalsAndHowTheCommandEnds(t *testing.T) {
 // TestNothingOfTheGroupIsLeft: a command that daemonises is not followed out of its group, but nothing stays in it.
 func TestNothingOfTheGroupIsLeft(t *testing.T) {
 	w := newTestCommand(t, "leaves:ignores exits:0")
-	c, err := start(w.launch)
+	c, err := Start(w.launch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := supervisor{command: c, grace: short}
-	e := s.run(t.Context(), nil)
+	s := Supervisor{Command: c, Grace: short}
+	e := s.Run(t.Context(), nil)
 	pid, err := strconv.Atoi(w.says("left"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(pid, 0); err != syscall.ESRCH || e.code() != 0 || !e.restKilled {
+	if err := syscall.Kill(pid, 0); err != syscall.ESRCH || e.Code() != 0 || !e.restKilled {
 		t.Errorf("signal 0 to what was left behind: %v; ending %+v", err, e)
 	}
 }
@@ -312,39 +299,21 @@ func TestWhatEndsTheRestOfTheGroupAtOnce(t *testing.T) {
 func endsTheRest(t *testing.T, end func(chan<- os.Signal, chan<- error)) {
 	t.Helper()
 	w := newTestCommand(t, "leaves:ignores exits:0")
-	c, err := start(w.launch)
+	c, err := Start(w.launch)
 	if err != nil {
 		t.Fatal(err)
 	}
 	signals, lost := make(chan os.Signal), make(chan error, 1)
-	finished := make(chan commandEnd)
+	finished := make(chan End)
 	go func() {
-		s := supervisor{command: c, grace: long, lost: lost}
-		finished <- s.run(t.Context(), signals)
+		s := Supervisor{Command: c, Grace: long, Lost: lost}
+		finished <- s.Run(t.Context(), signals)
 	}()
 	w.says("left")
 	w.says("got SIGTERM") // from endRest
 	end(signals, lost)
-	if e := <-finished; e.code() != 0 || e.killed || e.asked != 0 || !e.restKilled || e.cause != nil {
+	if e := <-finished; e.Code() != 0 || e.Killed || e.Asked != 0 || !e.restKilled || e.Cause != nil {
 		t.Errorf("ending %+v: the command ended by itself", e)
-	}
-}
-
-// TestASignalAtTheEndOfAStep: a step that ends just when a signal came was ended by it. Nobody else hears of it.
-func TestASignalAtTheEndOfAStep(t *testing.T) {
-	for range 2000 {
-		signals, taken := make(chan os.Signal), make(chan struct{})
-		go func() {
-			signals <- syscall.SIGTERM
-			close(taken)
-		}()
-		err := step(t.Context(), signals, 0, func(context.Context) error {
-			<-taken
-			return nil
-		})
-		if !errors.Is(err, stopped(syscall.SIGTERM)) {
-			t.Fatalf("the step ended with %v", err)
-		}
 	}
 }
 
@@ -357,17 +326,17 @@ func TestBlockedStreamDoesNotHoldUpTheEndOfARun(t *testing.T) {
 	}
 	t.Cleanup(func() { unread.Close() }) // ends what is blocked
 	t.Cleanup(func() { blocked.Close() })
-	o, err := openOutput(nil, blocked, blocked)
+	o, err := OpenOutput(nil, blocked, blocked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = o.files[1].SetWriteDeadline(time.Now().Add(time.Second))
-	if n, err := o.files[1].Write(make([]byte, 1<<20)); err == nil {
+	_ = o.Files[1].SetWriteDeadline(time.Now().Add(time.Second))
+	if n, err := o.Files[1].Write(make([]byte, 1<<20)); err == nil {
 		t.Fatalf("nothing is blocked after %d bytes", n)
 	}
-	closed := make(chan *tail, 1)
-	go func() { closed <- o.close() }()
-	if n := len(rig.Receive(t, closed, "the end of close").last(tailSize)); n != tailSize {
+	closed := make(chan *Tail, 1)
+	go func() { closed <- o.Close() }()
+	if n := len(rig.Receive(t, closed, "the end of close").Last(TailSize)); n != TailSize {
 		t.Errorf("%d bytes of the output are kept", n)
 	}
 }

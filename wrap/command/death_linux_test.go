@@ -1,4 +1,4 @@
-package wrap
+package command
 
 import (
 	"bufio"
@@ -47,10 +47,10 @@ func TestTheCommandDiesWithItsWorker(t *testing.T) {
 func TestTheCommandOutlivesThreads(t *testing.T) {
 	w := newTestCommand(t, "obeys:5")
 	var all sync.WaitGroup
-	started := make(chan *command)
+	started := make(chan *Command)
 	all.Go(func() {
 		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
-		c, err := start(w.launch)
+		c, err := Start(w.launch)
 		if err != nil {
 			t.Error(err)
 		}
@@ -62,10 +62,10 @@ func TestTheCommandOutlivesThreads(t *testing.T) {
 	}
 	all.Wait()
 	w.says("ready")
-	s := supervisor{command: c, grace: long}
+	s := Supervisor{Command: c, Grace: long}
 	signals := make(chan os.Signal, 1)
 	signals <- syscall.SIGTERM
-	if e := s.run(t.Context(), signals); e.code() != 5 {
+	if e := s.Run(t.Context(), signals); e.Code() != 5 {
 		t.Errorf("%s", e.String())
 	}
 }
@@ -79,15 +79,15 @@ func TestWhatHasEndedWasNotStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		exited := make(chan exitStatus, 1)
-		c := &command{process: process, exited: exited}
+		c := &Command{process: process, exited: exited}
 		for !c.hasExited() {
 			runtime.Gosched()
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		lost, finished := make(chan error), make(chan commandEnd)
+		lost, finished := make(chan error), make(chan End)
 		go func() {
-			s := supervisor{command: c, grace: long, lost: lost}
-			finished <- s.run(ctx, nil)
+			s := Supervisor{Command: c, Grace: long, Lost: lost}
+			finished <- s.Run(ctx, nil)
 		}()
 		if stop(); how == "lose" {
 			lost <- worker.ErrSessionLost
@@ -96,7 +96,7 @@ func TestWhatHasEndedWasNotStopped(t *testing.T) {
 			runtime.Gosched()
 		}
 		c.wait(exited)
-		if e := <-finished; e.cause != nil || e.asked != 0 || e.code() != 0 {
+		if e := <-finished; e.Cause != nil || e.Asked != 0 || e.Code() != 0 {
 			t.Errorf("%s: it ended as %+v", how, e)
 		}
 	}

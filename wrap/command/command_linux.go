@@ -1,4 +1,4 @@
-package wrap
+package command
 
 import (
 	"bytes"
@@ -25,16 +25,16 @@ const prSetChildSubreaper = 36
 
 // hasExited reports whether the process itself has ended, also if nobody has waited for it yet: on a busy machine that
 // can take long.
-func (c *command) hasExited() bool {
+func (c *Command) hasExited() bool {
 	var info unix.Siginfo
 	const look = unix.WEXITED | unix.WNOHANG | unix.WNOWAIT
 	err := unix.Waitid(unix.P_PID, c.process.Pid, &info, look, nil)
 	return len(c.exited) > 0 || err == unix.ECHILD || err == nil && info.Signo != 0
 }
 
-// adoptOrphans makes this process the parent of everything below it that loses its own. It reports whether that is
+// AdoptOrphans makes this process the parent of everything below it that loses its own. It reports whether that is
 // possible; then this process must reap.
-func adoptOrphans() bool {
+func AdoptOrphans() bool {
 	_, _, errno := syscall.Syscall(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0)
 	return errno == 0
 }
@@ -42,7 +42,7 @@ func adoptOrphans() bool {
 // killOrphans kills what the command has left behind outside of its group, and what that leaves, until there is nothing
 // more. It is for a process that adopts orphans, after the group has ended. It reports whether something could not be
 // killed in time.
-func (c *command) killOrphans() (left bool) {
+func (c *Command) killOrphans() (left bool) {
 	for limit := time.Now().Add(killLimit); ; {
 		select {
 		case <-c.reaped: // mostly at once: then no processes are listed, which takes long on a busy machine
@@ -85,8 +85,8 @@ func giveTerminal(how *syscall.SysProcAttr, files []*os.File) {
 	}
 }
 
-// takeTerminal puts this process in the foreground again.
-func takeTerminal(files []*os.File) {
+// TakeTerminal puts this process in the foreground again.
+func TakeTerminal(files []*os.File) {
 	f, _ := terminal(files)
 	if f == nil {
 		return

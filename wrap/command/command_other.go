@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package wrap
+package command
 
 import (
 	"os"
@@ -12,18 +12,19 @@ import (
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // hasExited reports whether the process itself has ended, and was waited for.
-func (c *command) hasExited() bool { return len(c.exited) > 0 }
+func (c *Command) hasExited() bool { return len(c.exited) > 0 }
 
-// adoptOrphans reports that only Linux gives orphans to another process than the first.
-func adoptOrphans() bool { return false }
+// AdoptOrphans reports that only Linux gives orphans to another process than the first.
+func AdoptOrphans() bool { return false }
 
 // killOrphans does nothing: this process has none.
-func (c *command) killOrphans() (left bool) { return false }
+func (c *Command) killOrphans() (left bool) { return false }
 
 // giveTerminal does nothing: the kernel stops a command that reads from the terminal.
 func giveTerminal(*syscall.SysProcAttr, []*os.File) {}
 
-func takeTerminal([]*os.File) {}
+// TakeTerminal does nothing: only Linux gives the terminal away here.
+func TakeTerminal([]*os.File) {}
 
 // clock is a time that all processes of this machine agree on.
 func clock() time.Duration { return wallClock() }

@@ -1,4 +1,9 @@
-package wrap
+// Package command runs one command: a process that leads a process group. It passes signals on, asks the group to end
+// and kills it, and returns how the command ended. When it returns, nothing of the group is left. Where that must hold
+// also for a caller that is frozen or killed, a guard, a process of its own, sees to it.
+//
+// The package knows neither jobs nor groups nor queues, and asks ZooKeeper nothing. As process 1 it reaps every child.
+package command
 
 import (
 	"bufio"
@@ -19,23 +24,62 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"muster/text"
-	"muster/worker"
 )
 
-// launch is what a command is started with.
-type launch struct {
-	path    string
-	argv    []string
-	environ []string
-	dir     string
-	files   []*os.File // its standard streams
-	adopts  bool       // this process gets the orphans that the command leaves behind, and reaps them
+// Result is how a worker ended.
+type Result struct {
+	// Code is the command's exit code if Err is nil. With an Err it is the code to exit with, or 0: then the caller
+	// chooses one.
+	Code int
+	Err  error  // why the command did not run, or was stopped
+	Text string // what became of the command and of the membership, for people
+
+	// Drained means that a process of a queue has ended because nothing was left to do: Code is 0, and no command's.
+	Drained bool
 }
 
-// command is a process that leads a process group of its own. On Linux it is killed if this process dies. The rest of
+// Signals are those that a worker passes on to its command. A caller of Run catches all of them before it calls: a
+// signal that is meant for the command must not end the worker.
+func Signals() []os.Signal {
+	return []os.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT,
+	}
+}
+
+// AsksToEnd reports whether sig asks a command to end. A hang-up often means only "read your configuration again".
+func AsksToEnd(sig os.Signal) bool {
+	return slices.Contains([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}, sig)
+}
+
+// SignalName is the name that an operator searches for: "SIGTERM", where a syscall.Signal says "terminated".
+func SignalName(sig syscall.Signal) string {
+	if name := unix.SignalName(sig); name != "" {
+		return name
+	}
+	return fmt.Sprintf("signal %d", int(sig))
+}
+
+// Echo is how soon the same signal again is not a second request: timeout(1) signals its child, and then the child's
+// whole group.
+const Echo = 200 * time.Millisecond
+
+// Launch is what a command is started with.
+type Launch struct {
+	Path    string
+	Argv    []string
+	Environ []string
+	Dir     string
+	Files   []*os.File // its standard streams
+	Adopts  bool       // this process gets the orphans that the command leaves behind, and reaps them
+}
+
+// Command is a process that leads a process group of its own. On Linux it is killed if this process dies. The rest of
 // its group goes on then, because nobody is left to kill it, unless this process was the first of a container.
-type command struct {
+type Command struct {
 	process *os.Process
 	exited  <-chan exitStatus // one value, when the process itself has ended
 	reaped  <-chan struct{}   // closed when it and, if this process adopts orphans, all of those have ended
@@ -47,8 +91,8 @@ type exitStatus struct {
 	err    error // why the status is not known
 }
 
-// code is the exit code that a shell would show: 128 and the number of the signal that killed the process.
-func (e exitStatus) code() int {
+// Code is the exit code that a shell would show: 128 and the number of the signal that killed the process.
+func (e exitStatus) Code() int {
 	switch {
 	case e.err != nil:
 		return 1
@@ -58,27 +102,27 @@ func (e exitStatus) code() int {
 	return e.status.ExitStatus()
 }
 
-// start starts the process. A thread of its own starts it and waits for it: the kernel sends the parent-death signal
+// Start starts the process. A thread of its own starts it and waits for it: the kernel sends the parent-death signal
 // when the thread that started the process ends, not when this process ends.
-func start(l launch) (*command, error) { return startReaped(l, nil) }
+func Start(l Launch) (*Command, error) { return startReaped(l, nil) }
 
 // startReaped is start. The reaper, unless nil, waits for the process; it is needed where orphans are to be reaped.
-func startReaped(l launch, by *reaper) (*command, error) {
-	if by == nil && (l.adopts || os.Getpid() == 1) {
+func startReaped(l Launch, by *reaper) (*Command, error) {
+	if by == nil && (l.Adopts || os.Getpid() == 1) {
 		by = newReaper()
 		by.empty = make(chan struct{})
 	}
 	how := attributes()
-	giveTerminal(how, l.files)
+	giveTerminal(how, l.Files)
 	started, end, reaped := make(chan error), make(chan exitStatus, 1), make(chan struct{})
-	c := &command{exited: end, reaped: reaped}
+	c := &Command{exited: end, reaped: reaped}
 	go func() {
 		defer close(reaped)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		begin := func() (err error) {
-			attr := &os.ProcAttr{Dir: l.dir, Env: l.environ, Files: l.files, Sys: how}
-			c.process, err = os.StartProcess(l.path, l.argv, attr)
+			attr := &os.ProcAttr{Dir: l.Dir, Env: l.Environ, Files: l.Files, Sys: how}
+			c.process, err = os.StartProcess(l.Path, l.Argv, attr)
 			return err
 		}
 		if by != nil {
@@ -97,7 +141,7 @@ func startReaped(l launch, by *reaper) (*command, error) {
 }
 
 // wait waits for the process.
-func (c *command) wait(end chan<- exitStatus) {
+func (c *Command) wait(end chan<- exitStatus) {
 	state, err := c.process.Wait()
 	if err != nil {
 		end <- exitStatus{err: err}
@@ -106,23 +150,23 @@ func (c *command) wait(end chan<- exitStatus) {
 	end <- exitStatus{status: state.Sys().(syscall.WaitStatus)}
 }
 
-// signal signals the process alone: some signals end a process that does not expect them, and a shell decides itself
+// Signal signals the process alone: some signals end a process that does not expect them, and a shell decides itself
 // what becomes of its children.
-func (c *command) signal(sig os.Signal) { _ = c.process.Signal(sig) } // it may have ended by now
+func (c *Command) Signal(sig os.Signal) { _ = c.process.Signal(sig) } // it may have ended by now
 
 // signalGroup signals every process of the group, and reports whether there is one.
-func (c *command) signalGroup(sig syscall.Signal) bool {
+func (c *Command) signalGroup(sig syscall.Signal) bool {
 	return !errors.Is(syscall.Kill(-c.process.Pid, sig), syscall.ESRCH)
 }
 
 // The exit codes of a command that cannot be started, as shells have them.
 const (
-	cannotRun = 126
-	notFound  = 127
+	CannotRun = 126
+	NotFound  = 127
 )
 
-// lookUp finds the file to execute as a shell would.
-func lookUp(name string) (string, error) {
+// LookUp finds the file to execute as a shell would.
+func LookUp(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil && !errors.Is(err, exec.ErrDot) { // a "." in PATH is the user's decision
 		return "", newStartError(err)
@@ -166,8 +210,8 @@ func WithoutCredentials(environ []string) []string {
 	})
 }
 
-// setVariables returns the environment with these variables set. An empty value removes the variable.
-func setVariables(environ []string, variables [][2]string) []string {
+// SetVariables returns the environment with these variables set. An empty value removes the variable.
+func SetVariables(environ []string, variables [][2]string) []string {
 	all := slices.DeleteFunc(slices.Clone(environ), func(s string) bool {
 		name, _, _ := strings.Cut(s, "=")
 		return slices.ContainsFunc(variables, func(v [2]string) bool { return v[0] == name })
@@ -188,15 +232,15 @@ type startError struct {
 
 func newStartError(err error) *startError {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return &startError{err, notFound}
+		return &startError{err, NotFound}
 	}
-	return &startError{err, cannotRun}
+	return &startError{err, CannotRun}
 }
 
 func (e *startError) Unwrap() error { return e.error }
 
-// startCode is the exit code for err, if it is a startError, and 0 otherwise.
-func startCode(err error) int {
+// StartCode is the exit code for err, if it is a startError, and 0 otherwise.
+func StartCode(err error) int {
 	if start, ok := errors.AsType[*startError](err); ok {
 		return start.code
 	}
@@ -211,29 +255,30 @@ const groupCheck = 20 * time.Millisecond
 // takes seconds. A process that takes longer is left to the kernel.
 const killLimit = 20 * time.Second
 
-// commandEnd is how a command, and then the rest of its group, ended.
-type commandEnd struct {
+// End is how a command, and then the rest of its group, ended.
+type End struct {
 	exitStatus
-	asked      syscall.Signal // the first signal that asked it to end; 0 if it ended by itself
-	cause      error          // why it was stopped, if the context or the membership ended first
-	killed     bool           // the grace was over, somebody asked twice, or the membership was lost
+	Asked      syscall.Signal // the first signal that asked it to end; 0 if it ended by itself
+	Told       bool           // a signal that was passed on asked it to
+	Cause      error          // why it was stopped, if the context or the membership ended first
+	Killed     bool           // the grace was over, somebody asked twice, or the membership was lost
 	restKilled bool           // it left processes behind that had to be killed
 	left       bool           // not even SIGKILL ended all of its group in time
 }
 
-// completes reports whether the command has ended well by itself.
-func (e *commandEnd) completes() bool { return e.asked == 0 && e.code() == 0 }
+// Completes reports whether the command has ended well by itself.
+func (e *End) Completes() bool { return e.Asked == 0 && e.Code() == 0 }
 
-// record is what the claim is to say of the command.
-func (e *commandEnd) record() worker.End {
-	if e.err == nil && e.status.Signaled() {
-		return bySignal(e.status.Signal())
+// Signal is what ended the command; 0: it exited, or it is not known how it ended.
+func (e *End) Signal() syscall.Signal {
+	if e.err != nil || !e.status.Signaled() {
+		return 0
 	}
-	return worker.End{Exit: e.exit()}
+	return e.status.Signal()
 }
 
-// exit is the exit code; nil: a signal ended it, or it is not known how it ended.
-func (e *commandEnd) exit() *int {
+// Exit is the exit code; nil: a signal ended it, or it is not known how it ended.
+func (e *End) Exit() *int {
 	if e.err != nil || e.status.Signaled() {
 		return nil
 	}
@@ -242,22 +287,22 @@ func (e *commandEnd) exit() *int {
 }
 
 // String is how the command ended, for people.
-func (e *commandEnd) String() string {
+func (e *End) String() string {
 	s := "the command "
 	switch {
 	case e.err != nil:
 		return s + "cannot be waited for: " + e.err.Error()
-	case e.killed && e.asked == 0:
+	case e.Killed && e.Asked == 0:
 		s += "was killed at once"
-	case e.killed:
+	case e.Killed:
 		s += "did not end when it was asked to, and was killed"
 	case e.status.Signaled():
-		s += "was ended by " + signalName(e.status.Signal())
+		s += "was ended by " + SignalName(e.status.Signal())
 	default:
 		s += fmt.Sprintf("exited with %d", e.status.ExitStatus())
 	}
-	if e.asked != 0 && !(e.status.Signaled() && e.asked == e.status.Signal()) {
-		s += " after " + signalName(e.asked)
+	if e.Asked != 0 && !(e.status.Signaled() && e.Asked == e.status.Signal()) {
+		s += " after " + SignalName(e.Asked)
 	}
 	if e.restKilled {
 		s += ", and what it had left behind was killed"
@@ -265,9 +310,15 @@ func (e *commandEnd) String() string {
 	return s
 }
 
-// bySignal is the end of a command that a signal ended.
-func bySignal(sig syscall.Signal) worker.End {
-	return worker.End{Signal: strings.TrimPrefix(signalName(sig), "SIG")}
+// Reason is why an attempt has failed whose command has ended by itself.
+func (e *End) Reason() string {
+	switch {
+	case e.err != nil:
+		return "it is not known how the command ended: " + e.err.Error()
+	case e.status.Signaled():
+		return "ended by " + SignalName(e.status.Signal())
+	}
+	return fmt.Sprintf("exit %d", e.status.ExitStatus())
 }
 
 // endWithin is the cause of a context that asks a command to end, and gives it another grace than the supervisor's.
@@ -282,17 +333,17 @@ func (e *endWithin) Unwrap() error { return e.why }
 // errUnkillable is why the status of a command is not known.
 var errUnkillable = fmt.Errorf("it did not end within %s of SIGKILL", killLimit)
 
-// supervisor passes signals on to a running command. When the command has ended it ends the rest of the group: what a
+// Supervisor passes signals on to a running command. When the command has ended it ends the rest of the group: what a
 // member has started must not outlive the membership.
-type supervisor struct {
-	command *command
-	grace   time.Duration // between being asked to end and SIGKILL
-	rest    time.Duration // likewise for what the command leaves behind, if it is not 0
-	echo    time.Duration // in which the same signal is the same request
-	onAsked func()        // unless nil, called when the command is asked to end
-	lost    <-chan error  // why to kill the whole group at once; the context may end as well, but not before
+type Supervisor struct {
+	Command *Command
+	Grace   time.Duration // between being asked to end and SIGKILL
+	Rest    time.Duration // likewise for what the command leaves behind, if it is not 0
+	Echo    time.Duration // in which the same signal is the same request
+	OnAsked func()        // unless nil, called when the command is asked to end
+	Lost    <-chan error  // why to kill the whole group at once; the context may end as well, but not before
 
-	end     commandEnd
+	end     End
 	exited  bool     // the command has ended; its group may have not
 	request struct { // the last signal passed on that asks to end, if there was one
 		signal os.Signal
@@ -304,9 +355,9 @@ type supervisor struct {
 	giveUp    <-chan time.Time // time to leave the group to the kernel
 }
 
-// run returns when the group has ended. The end of ctx asks the command to end, as SIGTERM does.
-func (s *supervisor) run(ctx context.Context, signals <-chan os.Signal) commandEnd {
-	exited, stop := s.command.exited, ctx.Done()
+// Run returns when the group has ended. The end of ctx asks the command to end, as SIGTERM does.
+func (s *Supervisor) Run(ctx context.Context, signals <-chan os.Signal) End {
+	exited, stop := s.Command.exited, ctx.Done()
 	for {
 		select {
 		case s.end.exitStatus = <-exited:
@@ -315,28 +366,28 @@ func (s *supervisor) run(ctx context.Context, signals <-chan os.Signal) commandE
 				return s.end
 			}
 		case <-s.checkNow:
-			if !s.command.signalGroup(0) {
+			if !s.Command.signalGroup(0) {
 				return s.end
 			}
 		case sig := <-signals:
 			s.forward(sig)
 		case <-stop:
 			stop = nil
-			if len(s.lost) > 0 {
+			if len(s.Lost) > 0 {
 				continue
 			}
 			cause := context.Cause(ctx)
 			if e, ok := errors.AsType[*endWithin](cause); ok {
-				s.grace = e.grace
+				s.Grace = e.grace
 			}
-			if !s.command.hasExited() { // or else it has ended by itself
-				s.end.cause = cause
+			if !s.Command.hasExited() { // or else it has ended by itself
+				s.end.Cause = cause
 				s.askToEnd(syscall.SIGTERM)
 			}
-		case cause := <-s.lost:
+		case cause := <-s.Lost:
 			stop = nil
-			if !s.exited && !s.command.hasExited() {
-				s.end.cause = cause
+			if !s.exited && !s.Command.hasExited() {
+				s.end.Cause = cause
 			}
 			s.killGroup()
 		case <-s.graceOver:
@@ -352,56 +403,56 @@ func (s *supervisor) run(ctx context.Context, signals <-chan os.Signal) commandE
 }
 
 // forward passes a signal on. The second one that asks to end kills the group at once.
-func (s *supervisor) forward(sig os.Signal) {
+func (s *Supervisor) forward(sig os.Signal) {
 	switch {
-	case !asksToEnd(sig):
-		s.command.signal(sig)
-	case sig == s.request.signal && time.Since(s.request.at) < s.echo:
+	case !AsksToEnd(sig):
+		s.Command.Signal(sig)
+	case sig == s.request.signal && time.Since(s.request.at) < s.Echo:
 	case s.request.signal != nil || s.exited:
 		s.killGroup()
 	default:
-		s.request.signal, s.request.at = sig, time.Now()
+		s.end.Told, s.request.signal, s.request.at = true, sig, time.Now()
 		s.askToEnd(sig.(syscall.Signal))
 	}
 }
 
 // askToEnd asks the command to end within the grace.
-func (s *supervisor) askToEnd(sig syscall.Signal) {
-	s.command.signal(sig)
-	if s.end.asked == 0 {
-		s.end.asked = sig
-		s.graceOver = time.After(s.grace)
-		if s.onAsked != nil {
-			s.onAsked()
+func (s *Supervisor) askToEnd(sig syscall.Signal) {
+	s.Command.Signal(sig)
+	if s.end.Asked == 0 {
+		s.end.Asked = sig
+		s.graceOver = time.After(s.Grace)
+		if s.OnAsked != nil {
+			s.OnAsked()
 		}
 	}
 }
 
 // endRest asks what is left of the group to end, and reports whether anything is.
-func (s *supervisor) endRest() bool {
+func (s *Supervisor) endRest() bool {
 	s.exited = true
-	if !s.command.signalGroup(syscall.SIGTERM) {
+	if !s.Command.signalGroup(syscall.SIGTERM) {
 		return false
 	}
 	s.checkNow = time.Tick(groupCheck)
 	switch {
-	case s.end.killed:
+	case s.end.Killed:
 		s.giveUp = time.After(killLimit)
-	case s.rest > 0:
-		s.graceOver = time.After(min(s.rest, s.grace))
+	case s.Rest > 0:
+		s.graceOver = time.After(min(s.Rest, s.Grace))
 	case s.graceOver == nil:
-		s.graceOver = time.After(s.grace)
+		s.graceOver = time.After(s.Grace)
 	}
 	return true
 }
 
-func (s *supervisor) killGroup() {
+func (s *Supervisor) killGroup() {
 	s.graceOver = nil
-	s.command.signalGroup(syscall.SIGKILL)
+	s.Command.signalGroup(syscall.SIGKILL)
 	if s.exited {
 		s.end.restKilled = s.end.restKilled || s.giveUp == nil
 	} else {
-		s.end.killed = true
+		s.end.Killed = true
 	}
 	if s.giveUp == nil {
 		s.giveUp = time.After(killLimit)
@@ -424,7 +475,7 @@ func newReaper() *reaper { return &reaper{exits: map[int]chan<- exitStatus{}} }
 
 // run starts the process of c, says on started whether that succeeded, and returns when the process has ended, or with
 // empty all children have.
-func (r *reaper) run(c *command, begin func() error, started chan<- error, end chan<- exitStatus) {
+func (r *reaper) run(c *Command, begin func() error, started chan<- error, end chan<- exitStatus) {
 	exit := make(chan exitStatus, 1)
 	err := r.begin(c, begin, exit)
 	started <- err
@@ -437,7 +488,7 @@ func (r *reaper) run(c *command, begin func() error, started chan<- error, end c
 	}
 }
 
-func (r *reaper) begin(c *command, begin func() error, exit chan<- exitStatus) error {
+func (r *reaper) begin(c *Command, begin func() error, exit chan<- exitStatus) error {
 	r.starting.RLock()
 	defer r.starting.RUnlock()
 	if err := begin(); err != nil {
@@ -494,45 +545,46 @@ func (r *reaper) reaped(pid int, status syscall.WaitStatus, err error) (over boo
 	return false
 }
 
-// streams are the pipes of a command.
-type streams struct {
-	in, out, err *os.File   // this process's ends; in is nil if the command gets no input
-	files        []*os.File // the command's
+// Streams are the pipes of a command.
+type Streams struct {
+	In, Out, Err *os.File   // this process's ends; in is nil if the command gets no input
+	Files        []*os.File // the command's
 }
 
-// openStreams makes pipes for a command. Without input it reads from null.
-func openStreams(null *os.File, withInput bool) (*streams, error) {
-	s, failed := &streams{files: []*os.File{null, nil, nil}}, [3]error{}
+// OpenStreams makes pipes for a command. Without input it reads from null.
+func OpenStreams(null *os.File, withInput bool) (*Streams, error) {
+	s, failed := &Streams{Files: []*os.File{null, nil, nil}}, [3]error{}
 	if withInput {
-		s.files[0], s.in, failed[0] = os.Pipe()
+		s.Files[0], s.In, failed[0] = os.Pipe()
 	}
-	s.out, s.files[1], failed[1] = os.Pipe()
-	s.err, s.files[2], failed[2] = os.Pipe()
+	s.Out, s.Files[1], failed[1] = os.Pipe()
+	s.Err, s.Files[2], failed[2] = os.Pipe()
 	if err := errors.Join(failed[:]...); err != nil {
-		s.started()
-		s.close()
+		s.Started()
+		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// started closes the ends that the command has now.
-func (s *streams) started() {
-	_, _ = s.files[1].Close(), s.files[2].Close()
-	if s.in != nil {
-		_ = s.files[0].Close()
+// Started closes the ends that the command has now.
+func (s *Streams) Started() {
+	_, _ = s.Files[1].Close(), s.Files[2].Close()
+	if s.In != nil {
+		_ = s.Files[0].Close()
 	}
 }
 
-// end ends every wait for the command's group, which has ended. A process outside of it may hold the pipes open.
-func (s *streams) end() {
-	_ = s.in.Close() // also if it is nil
-	_ = s.out.SetReadDeadline(time.Now())
-	_ = s.err.SetReadDeadline(time.Now())
+// End ends every wait for the command's group, which has ended. A process outside of it may hold the pipes open.
+func (s *Streams) End() {
+	_ = s.In.Close() // also if it is nil
+	_ = s.Out.SetReadDeadline(time.Now())
+	_ = s.Err.SetReadDeadline(time.Now())
 }
 
-func (s *streams) close() {
-	for _, f := range []*os.File{s.in, s.out, s.err} {
+// Close closes this process's ends.
+func (s *Streams) Close() {
+	for _, f := range []*os.File{s.In, s.Out, s.Err} {
 		_ = f.Close()
 	}
 }
@@ -543,30 +595,30 @@ const pourBuffer = 8 << 10
 // pipeSize bounds what a pipe may hold, so that a process that goes on writing is left alone.
 const pipeSize = 1 << 20
 
-// fromCommand is what a command writes. When the read deadline has passed, it ends with what is in the pipe.
-type fromCommand struct {
+// Reader is what a command writes. When the read deadline has passed, it ends with what is in the pipe.
+type Reader struct {
 	*os.File
 	late int // bytes that were read after that
 }
 
 // Read implements io.Reader.
-func (f *fromCommand) Read(b []byte) (int, error) {
+func (f *Reader) Read(b []byte) (int, error) {
 	n, err := f.File.Read(b)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
 	_ = f.SetReadDeadline(time.Time{})
 	defer func() { _ = f.SetReadDeadline(time.Now()) }()
-	if n = readNow(f.File, b); n <= 0 || f.late >= pipeSize {
+	if n = ReadNow(f.File, b); n <= 0 || f.late >= pipeSize {
 		return 0, io.EOF
 	}
 	f.late += n
 	return n, nil
 }
 
-// pour calls each with what a command writes.
-func pour(f *os.File, each func([]byte)) {
-	from, buf := &fromCommand{File: f}, make([]byte, pourBuffer)
+// Pour calls each with what a command writes.
+func Pour(f *os.File, each func([]byte)) {
+	from, buf := &Reader{File: f}, make([]byte, pourBuffer)
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
@@ -578,8 +630,8 @@ func pour(f *os.File, each func([]byte)) {
 	}
 }
 
-// readNow reads what is there, without waiting. n is not positive if nothing is.
-func readNow(f *os.File, buf []byte) (n int) {
+// ReadNow reads what is there, without waiting. n is not positive if nothing is.
+func ReadNow(f *os.File, buf []byte) (n int) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return 0
@@ -599,42 +651,42 @@ func readNow(f *os.File, buf []byte) (n int) {
 // ever.
 const flushGrace = 2 * time.Second
 
-// output copies what a run writes to this process's streams, and keeps the end of both together.
-type output struct {
-	*streams
+// Output copies what a run writes to this process's streams, and keeps the end of both together.
+type Output struct {
+	*Streams
 	copied sync.WaitGroup
 
 	mu   sync.Mutex
-	tail tail
+	tail Tail
 }
 
-// openOutput makes the streams of a run. While a stream of this process is blocked, a run that writes waits; an error
+// OpenOutput makes the streams of a run. While a stream of this process is blocked, a run that writes waits; an error
 // of that stream stops nothing.
-func openOutput(null, out, err *os.File) (*output, error) {
-	s, failed := openStreams(null, false)
+func OpenOutput(null, out, err *os.File) (*Output, error) {
+	s, failed := OpenStreams(null, false)
 	if failed != nil {
 		return nil, fmt.Errorf("a pipe for the output: %w", failed)
 	}
-	o := &output{streams: s}
-	o.copied.Go(func() { o.copy(out, s.out) })
-	o.copied.Go(func() { o.copy(err, s.err) })
+	o := &Output{Streams: s}
+	o.copied.Go(func() { o.copy(out, s.Out) })
+	o.copied.Go(func() { o.copy(err, s.Err) })
 	return o, nil
 }
 
-func (o *output) copy(to, from *os.File) {
-	pour(from, func(b []byte) {
+func (o *Output) copy(to, from *os.File) {
+	Pour(from, func(b []byte) {
 		o.mu.Lock()
-		o.tail.add(b)
+		o.tail.Add(b)
 		o.mu.Unlock()
 		_, _ = to.Write(b)
 	})
 }
 
-// close is called when the run has ended. It returns the end of the output. What a blocked stream has not taken after
+// Close is called when the run has ended. It returns the end of the output. What a blocked stream has not taken after
 // flushGrace is left to it: what copy has read is written when the stream goes on, and the rest is dropped.
-func (o *output) close() *tail {
-	o.started()
-	o.end()
+func (o *Output) Close() *Tail {
+	o.Started()
+	o.End()
 	copied := make(chan struct{})
 	go func() {
 		o.copied.Wait()
@@ -644,27 +696,28 @@ func (o *output) close() *tail {
 	case <-copied:
 	case <-time.After(flushGrace):
 	}
-	o.streams.close()
+	o.Streams.Close()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return &tail{slices.Clone(o.tail.buf)}
+	return &Tail{slices.Clone(o.tail.buf)}
 }
 
-// tailSize is how much of what a command wrote is kept, in bytes.
-const tailSize = 4 << 10
+// TailSize is how much of what a command wrote is kept, in bytes.
+const TailSize = 4 << 10
 
-// tail is the end of what a command wrote.
-type tail struct{ buf []byte }
+// Tail is the end of what a command wrote.
+type Tail struct{ buf []byte }
 
-func (t *tail) add(b []byte) {
+// Add adds what the command wrote next.
+func (t *Tail) Add(b []byte) {
 	t.buf = append(t.buf, b...)
-	if n := len(t.buf) - tailSize; n > tailSize {
+	if n := len(t.buf) - TailSize; n > TailSize {
 		t.buf = append(t.buf[:0], t.buf[n:]...)
 	}
 }
 
-// last is the end of it, at most so many bytes, as text.
-func (t *tail) last(most int) []byte {
+// Last is the end of it, at most so many bytes, as text.
+func (t *Tail) Last(most int) []byte {
 	b := t.buf
 	if n := len(b) - most; n > 0 {
 		b = b[n:]
@@ -678,16 +731,16 @@ func (t *tail) last(most int) []byte {
 // lineSize is how much of a line is kept for a reason.
 const lineSize = 300
 
-// lastLine is the last line that is not empty.
-func (t *tail) lastLine() string {
-	said := strings.TrimSpace(string(t.last(tailSize)))
+// LastLine is the last line that is not empty.
+func (t *Tail) LastLine() string {
+	said := strings.TrimSpace(string(t.Last(TailSize)))
 	line := said[strings.LastIndexByte(said, '\n')+1:]
 	return strings.TrimSpace(text.Shorten(line, lineSize))
 }
 
-// after is a reason and the last line: what the command said before it failed.
-func (t *tail) after(reason string) string {
-	if line := t.lastLine(); line != "" {
+// After is a reason and the last line: what the command said before it failed.
+func (t *Tail) After(reason string) string {
+	if line := t.LastLine(); line != "" {
 		return reason + ": " + line
 	}
 	return reason

@@ -1,0 +1,161 @@
+package command
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Fleet is the commands of an executor that run now. None of them outlives it: if the executor is killed, the kernel
+// kills the commands, on Linux, and one small process, the guard of the fleet, kills the rest of their process groups.
+//
+// A guard for each command, as duties have, would start two processes for each task, and take four times as long. This
+// one is told the number of each group when its command has started, and again when the group has ended. What a
+// command starts before the guard is told lives on if the executor is killed in that moment.
+//
+// The first process of a container needs no guard: the kernel kills all others with it. It reaps what its commands
+// leave behind.
+type Fleet struct {
+	guard  []string // the command line that calls GuardGroups; empty: there is none
+	log    *slog.Logger
+	reaper *reaper // nil unless this is process 1
+
+	mu     sync.Mutex
+	all    map[*Command]struct{}
+	orders *os.File    // to the guard; nil while there is none
+	runs   *os.Process // the guard
+}
+
+// NewFleet makes a fleet without commands. guard is the command line that calls GuardGroups; empty: there is none.
+func NewFleet(guard []string, log *slog.Logger) *Fleet {
+	f := &Fleet{guard: guard, log: log, all: map[*Command]struct{}{}}
+	if os.Getpid() == 1 {
+		f.guard, f.reaper = nil, newReaper()
+	}
+	return f
+}
+
+// Start starts a command. The caller calls ended when its group has ended.
+func (f *Fleet) Start(l Launch) (*Command, error) {
+	c, err := startReaped(l, f.reaper)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all[c] = struct{}{}
+	f.tell('+', c)
+	f.log.Debug("a command was started", "group", c.process.Pid)
+	return c, nil
+}
+
+// Ended says that the group of a command has ended.
+func (f *Fleet) Ended(c *Command) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.all, c)
+	f.tell('-', c)
+}
+
+// Signal passes a signal on to all commands.
+func (f *Fleet) Signal(sig os.Signal) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.all {
+		c.Signal(sig)
+	}
+}
+
+// Open starts the guard, so that a guard that cannot be started is found before the first task.
+func (f *Fleet) Open() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.startGuard()
+}
+
+// Close ends the guard. No command runs any more.
+func (f *Fleet) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.orders != nil {
+		_ = f.orders.Close()
+	}
+	f.orders, f.guard = nil, nil
+}
+
+// tell tells the guard of one group. A guard that has died or does not read is replaced. The caller holds mu.
+func (f *Fleet) tell(sign byte, c *Command) {
+	if len(f.guard) == 0 {
+		return
+	}
+	if f.orders != nil {
+		_ = f.orders.SetWriteDeadline(time.Now().Add(time.Second))
+		if _, err := f.orders.Write(groupOrder(sign, c)); err == nil {
+			return
+		}
+		_ = f.orders.Close()
+		_ = f.runs.Kill() // one that is frozen would kill the groups when it goes on
+		f.orders = nil
+	}
+	if err := f.startGuard(); err != nil {
+		f.log.Warn("if this process is killed now, what its commands have started goes on", "error", err)
+	}
+}
+
+func groupOrder(sign byte, c *Command) []byte {
+	return append(strconv.AppendInt([]byte{sign}, int64(c.process.Pid), 10), '\n')
+}
+
+// startGuard starts a guard, and tells it all groups. The caller holds mu.
+func (f *Fleet) startGuard() error {
+	if len(f.guard) == 0 {
+		return nil
+	}
+	out, in, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("the guard of the commands: %w", err)
+	}
+	defer out.Close()
+	cmd := guardCommand(f.guard)
+	cmd.Stdin = out
+	if err := cmd.Start(); err != nil {
+		_ = in.Close()
+		return fmt.Errorf("the guard of the commands: %w", err)
+	}
+	go func() { _ = cmd.Wait() }()
+	for c := range f.all {
+		if _, err := in.Write(groupOrder('+', c)); err != nil {
+			_ = in.Close()
+			return fmt.Errorf("the guard of the commands: %w", err)
+		}
+	}
+	f.orders, f.runs = in, cmd.Process
+	return nil
+}
+
+// GuardGroups is the guard of a fleet, for the hidden command that wrap.ExecutorConfig.GuardAll names. It reads which
+// process groups there are, and kills them when the orders end: then the executor has died. signals are dropped.
+func GuardGroups(orders io.Reader, signals <-chan os.Signal) {
+	drop(signals)
+	groups := map[int]bool{}
+	lines := bufio.NewScanner(orders)
+	for lines.Scan() {
+		group, err := strconv.Atoi(lines.Text()[1:])
+		switch {
+		case err != nil || group <= 1:
+		case lines.Text()[0] == '+':
+			groups[group] = true
+		default:
+			delete(groups, group)
+		}
+	}
+	for group := range groups {
+		_ = syscall.Kill(-group, syscall.SIGKILL)
+	}
+}
