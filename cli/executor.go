@@ -18,6 +18,7 @@ import (
 	"muster/worker"
 	"muster/wrap"
 	"muster/wrap/command"
+	"muster/wrap/lines"
 )
 
 // queueOptions are what "muster executor" and "muster watcher" have in common.
@@ -168,13 +169,13 @@ SIGCONT. No command outlives it, whatever ends it.`,
 	p.queueProcessCmd(cmd, &o.queueOptions, func(ctx context.Context) error { return p.runExecutor(ctx, o) })
 	fs := cmd.Flags()
 	fs.IntVar(&o.parallel, "parallel", runtime.GOMAXPROCS(0), "run `N` commands at once; default: one for each processor")
-	lines := choice{&o.lines, "lines", []string{string(wrap.LinesPlain), string(wrap.LinesJSON)}}
-	fs.Var(lines, "lines", "long-lived commands: a line in, a line out, of `FORMAT` plain or json")
-	fs.Lookup("lines").NoOptDefVal = string(wrap.LinesPlain)
+	format := choice{&o.lines, "lines", []string{string(lines.Plain), string(lines.JSON)}}
+	fs.Var(format, "lines", "long-lived commands: a line in, a line out, of `FORMAT` plain or json")
+	fs.Lookup("lines").NoOptDefVal = string(lines.Plain)
 	fs.BoolVar(&o.untilEmpty, "until-empty", false, "end when no task is left to take")
 	fs.Int64Var(&o.maxTasks, "max-tasks", 0, "end after `N` tasks; default: never")
 	fs.Lookup("parallel").DefValue = "0" // it is in the text
-	completeWith(cmd, "lines", lines.words...)
+	completeWith(cmd, "lines", format.words...)
 	return cmd
 }
 
@@ -198,7 +199,7 @@ func (p *process) runExecutor(ctx context.Context, o executorOptions) error {
 	return p.runQueueProcess(o.queueOptions, "muster executor", func(c wrap.QueueConfig) command.Result {
 		c.Process.Parallel = o.parallel
 		return wrap.RunExecutor(ctx, wrap.ExecutorConfig{
-			QueueConfig: c, Lines: wrap.Lines(o.lines), UntilEmpty: o.untilEmpty, MaxTasks: o.maxTasks,
+			QueueConfig: c, Lines: lines.Format(o.lines), UntilEmpty: o.untilEmpty, MaxTasks: o.maxTasks,
 			GuardAll: guardCommand(guardGroupsName),
 			Hint:     func(hint string) { fmt.Fprintf(p.err, "hint: %s\n", hint) },
 		})

@@ -114,10 +114,14 @@ func floorPlan() map[string]room {
 		"wrap": {
 			ours: []string{
 				"resource/...", "worker", "member", "member/ticks", "tasks", "tasks/store", "zkstate",
-				"zkstate/zkconn", "zkstate/znode", "text", "wrap/command",
+				"zkstate/zkconn", "zkstate/znode", "text", "wrap/command", "wrap/lines",
 			},
 			others: []string{"github.com/prometheus/client_golang"},
 		},
+		// The tasks of a queue as commands, and as lines of one.
+		"wrap/lines": {ours: []string{
+			"resource", "resource/queue", "tasks", "tasks/store", "text", "wrap/command", "zkstate/zkconn",
+		}},
 		// One command and its process group, for wrap.
 		"wrap/command": {ours: []string{"text", "zkstate/zkconn"}, others: []string{"golang.org/x/sys/unix"}},
 		// A process's side of a queue, and what it keeps in Redis.

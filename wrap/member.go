@@ -20,6 +20,7 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/wrap/command"
+	"muster/wrap/lines"
 	"muster/zkstate/zkconn"
 )
 
@@ -356,7 +357,7 @@ func (r *memberRun) environment() []string {
 	return command.SetVariables(r.Environ, [][2]string{
 		{GroupVariable, c.Group}, {RootVariable, c.Root}, {VersionVariable, c.Version},
 		{IdentityVariable, c.Identity}, {AddressVariable, c.Address}, {SocketVariable, r.socket.path},
-		{DutyVariable, ""}, {EpochVariable, ""}, {TickVariable, ""}, {AttemptVariable, ""},
+		{DutyVariable, ""}, {EpochVariable, ""}, {TickVariable, ""}, {lines.AttemptVariable, ""},
 	})
 }
 
@@ -368,7 +369,7 @@ func (r *memberRun) dutyEnvironment(h *member.Hold, more []string) []string {
 }
 
 // The variables that the commands of a member are given, besides IdentityVariable and SocketVariable. Only commands of
-// duties have the last four, and only runs of a cron the last two.
+// duties have the last three, and only runs of a cron the last one and lines.AttemptVariable.
 const (
 	GroupVariable   = "MUSTER_GROUP"
 	RootVariable    = "MUSTER_ROOT"
@@ -377,7 +378,6 @@ const (
 	DutyVariable    = "MUSTER_DUTY"
 	EpochVariable   = "MUSTER_EPOCH"
 	TickVariable    = "MUSTER_TICK" // RFC 3339, in UTC; empty for a run that somebody asked for
-	AttemptVariable = "MUSTER_ATTEMPT"
 )
 
 // ReadDuties finds the commands of duties in a directory: an executable file for each, called as the duty. Files whose
@@ -439,7 +439,7 @@ func (r *memberRun) tick(
 		tick = run.Tick.UTC().Format(time.RFC3339)
 	}
 	environ := r.dutyEnvironment(run.Hold, []string{
-		TickVariable + "=" + tick, AttemptVariable + "=" + strconv.Itoa(run.Attempt),
+		TickVariable + "=" + tick, lines.AttemptVariable + "=" + strconv.Itoa(run.Attempt),
 	})
 	e, err := r.runDuty(held, path, environ, out.Files, end)
 	kept := out.Close()

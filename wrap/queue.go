@@ -20,6 +20,7 @@ import (
 	"muster/resource/queue"
 	"muster/tasks"
 	"muster/wrap/command"
+	"muster/wrap/lines"
 	"muster/zkstate/zkconn"
 )
 
@@ -131,11 +132,9 @@ func (r *queueRun) grace(p *tasks.Process) time.Duration {
 }
 
 // The variables that the command of a task or of a completed batch is given, besides RootVariable, IdentityVariable and
-// AttemptVariable. Only that of a task has TaskVariable; only that of a batch has the last two.
+// those of package lines. Only that of a task has TaskVariable; only that of a batch has the last two.
 const (
 	QueueVariable = "MUSTER_QUEUE"
-	BatchVariable = "MUSTER_BATCH"
-	TaskVariable  = "MUSTER_TASK" // its index, from 0
 	DoneVariable  = "MUSTER_DONE" // how many of the batch's tasks have a result
 	DeadVariable  = "MUSTER_DEAD" // how many of them failed for good
 )
@@ -146,7 +145,8 @@ func (r *queueRun) environment(p *tasks.Process, more ...[2]string) []string {
 	of := r.c.Process
 	return command.SetVariables(r.Environ, append([][2]string{
 		{QueueVariable, of.Queue}, {RootVariable, of.Root}, {IdentityVariable, p.Identity},
-		{BatchVariable, ""}, {TaskVariable, ""}, {AttemptVariable, ""}, {DoneVariable, ""}, {DeadVariable, ""},
+		{lines.BatchVariable, ""}, {lines.TaskVariable, ""}, {lines.AttemptVariable, ""},
+		{DoneVariable, ""}, {DeadVariable, ""},
 	}, more...))
 }
 
@@ -213,7 +213,7 @@ func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *command.Lea
 		return errors.Join(err, in.Close(), toCommand.Close())
 	}
 	environ := r.environment(p, [][2]string{
-		{BatchVariable, b.ID}, {AttemptVariable, strconv.Itoa(b.Try)},
+		{lines.BatchVariable, b.ID}, {lines.AttemptVariable, strconv.Itoa(b.Try)},
 		{DoneVariable, strconv.FormatInt(b.Done, 10)}, {DeadVariable, strconv.FormatInt(b.Dead, 10)},
 	}...)
 	of := command.Launch{Path: r.path, Argv: r.Command, Environ: environ, Dir: r.Dir, Files: out.Files}

@@ -1,4 +1,4 @@
-package wrap
+package lines
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"muster/tasks/store"
 	"muster/wrap/command"
 )
+
+const long, short = time.Minute, 500 * time.Millisecond
 
 // given is a source of tasks that are there from the start. Returned and repeated ones come again.
 type given struct {
@@ -122,7 +124,7 @@ func (g *given) Alive(t *tasks.Task) context.Context {
 }
 
 // crewOf is a crew that runs sh with a script, or another command, for these tasks.
-func crewOf(t *testing.T, g *given, lines Lines, argv ...string) *crew {
+func crewOf(t *testing.T, g *given, lines Format, argv ...string) *Crew {
 	t.Helper()
 	path, err := command.LookUp(argv[0])
 	if err != nil {
@@ -136,19 +138,19 @@ func crewOf(t *testing.T, g *given, lines Lines, argv ...string) *crew {
 	q := queue.Default()
 	q.MaxTask = 4096
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	w := &crew{
-		source: g, queue: func() queue.Queue { return q }, kill: t.Context(), fleet: command.NewFleet(nil, log), log: log,
-		path: path, argv: argv, environ: os.Environ(), null: null, stderr: null,
-		grace: func() time.Duration { return short }, lines: lines,
+	w := &Crew{
+		Source: g, Queue: func() queue.Queue { return q }, Kill: t.Context(), Fleet: command.NewFleet(nil, log), Log: log,
+		Path: path, Argv: argv, Environ: os.Environ(), Null: null, Stderr: null,
+		Grace: func() time.Duration { return short }, Lines: lines,
 	}
 	return w
 }
 
-func (w *crew) runAll(t *testing.T, parallel int) error {
+func (w *Crew) runAll(t *testing.T, parallel int) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err := w.run(ctx, parallel)
+	err := w.Run(ctx, parallel)
 	if ctx.Err() != nil {
 		t.Fatal("the tasks take a minute")
 	}
@@ -208,7 +210,7 @@ func TestAProcessATask(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGiven(t, c.task)
-			if err := crewOf(t, g, LinesNone, c.command...).runAll(t, 1); err != nil {
+			if err := crewOf(t, g, None, c.command...).runAll(t, 1); err != nil {
 				t.Fatal(err)
 			}
 			g.want(c.want)

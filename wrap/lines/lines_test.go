@@ -1,4 +1,4 @@
-package wrap
+package lines
 
 import (
 	"errors"
@@ -25,11 +25,11 @@ const echo = `echo $$ >>"$DIR/starts"; while IFS= read -r line; do %s
 echo "$line"; done`
 
 // lineCrew is a crew with a script that finds a directory in DIR.
-func lineCrew(t *testing.T, g *given, lines Lines, script string) (*crew, func() int) {
+func lineCrew(t *testing.T, g *given, lines Format, script string) (*Crew, func() int) {
 	t.Helper()
 	w := crewOf(t, g, lines, "sh", "-c", script)
 	dir := t.TempDir()
-	w.environ = append(w.environ, "DIR="+dir)
+	w.Environ = append(w.Environ, "DIR="+dir)
 	return w, func() int {
 		text, err := os.ReadFile(filepath.Join(dir, "starts"))
 		if err != nil {
@@ -43,7 +43,7 @@ func lineCrew(t *testing.T, g *given, lines Lines, script string) (*crew, func()
 func TestLines(t *testing.T) {
 	payloads, done := numbered(5000)
 	g := newGiven(t, payloads...)
-	w, starts := lineCrew(t, g, LinesPlain, fmt.Sprintf(echo, ""))
+	w, starts := lineCrew(t, g, Plain, fmt.Sprintf(echo, ""))
 	if err := w.runAll(t, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestOneTaskCrashesTheCommand(t *testing.T) {
 	payloads, done := numbered(1000)
 	done[700] = "dead exit 7: bad t700"
 	g := newGiven(t, payloads...)
-	w, _ := lineCrew(t, g, LinesPlain,
+	w, _ := lineCrew(t, g, Plain,
 		fmt.Sprintf(echo, `[ "$line" = t700 ] && { echo "bad $line" >&2; exit 7; }`))
 	if err := w.runAll(t, 1); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestOneTaskCrashesTheCommand(t *testing.T) {
 func TestACommandThatEndsAfterSomeTasks(t *testing.T) {
 	payloads, done := numbered(50)
 	g := newGiven(t, payloads...)
-	w, starts := lineCrew(t, g, LinesPlain,
+	w, starts := lineCrew(t, g, Plain,
 		`echo $$ >>"$DIR/starts"; for i in 1 2 3 4 5 6 7; do read -r line && echo "$line"; done`)
 	if err := w.runAll(t, 1); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestTheTimeOfALine(t *testing.T) {
 	for _, task := range g.waits {
 		task.Timeout = short
 	}
-	w, _ := lineCrew(t, g, LinesPlain, fmt.Sprintf(echo, `[ "$line" = t50 ] && sleep 1000`))
+	w, _ := lineCrew(t, g, Plain, fmt.Sprintf(echo, `[ "$line" = t50 ] && sleep 1000`))
 	if err := w.runAll(t, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -107,10 +107,10 @@ func TestACancelledLine(t *testing.T) {
 	payloads, done := numbered(20)
 	g := newGiven(t, payloads...)
 	sleeper := g.waits[10]
-	w, starts := lineCrew(t, g, LinesPlain, fmt.Sprintf(echo, `[ "$line" = t10 ] && { : >"$DIR/sleeps"; sleep 1000; }`))
-	dir := strings.TrimPrefix(w.environ[len(w.environ)-1], "DIR=")
+	w, starts := lineCrew(t, g, Plain, fmt.Sprintf(echo, `[ "$line" = t10 ] && { : >"$DIR/sleeps"; sleep 1000; }`))
+	dir := strings.TrimPrefix(w.Environ[len(w.Environ)-1], "DIR=")
 	ended := make(chan error)
-	go func() { ended <- w.run(t.Context(), 1) }()
+	go func() { ended <- w.Run(t.Context(), 1) }()
 	rig.Await(t, "the task sleeps", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "sleeps"))
 		return err == nil
@@ -134,7 +134,7 @@ func TestACancelledLine(t *testing.T) {
 func TestACommandThatClosesItsInput(t *testing.T) {
 	g := newGiven(t, "a", "b")
 	script := `read -r x; echo "$x"; exec 0<&-; exec sleep 1000`
-	if err := crewOf(t, g, LinesPlain, "sh", "-c", script).runAll(t, 1); err != nil {
+	if err := crewOf(t, g, Plain, "sh", "-c", script).runAll(t, 1); err != nil {
 		t.Fatal(err)
 	}
 	g.want("done a", "done b")
@@ -147,38 +147,38 @@ func TestACommandThatClosesItsInput(t *testing.T) {
 func TestWrongAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
-		lines  Lines
+		lines  Format
 		task   string
 		want   string // what becomes of the task
 		err    string // with which the executor ends
 	}{
-		"newline": {"cat", LinesPlain, "a\nb", "dead byte 1 of the task ends a line, " +
+		"newline": {"cat", Plain, "a\nb", "dead byte 1 of the task ends a line, " +
 			"so it cannot be given to a command of --lines: use --lines=json", ""},
-		"greets": {"echo hello; cat", LinesPlain, "a", "", "nobody asked for"},
-		"twice":  {`while read -r x; do echo "$x"; echo "$x"; done`, LinesPlain, "a", "", "nobody asked for"},
-		"ends":   {"echo no such host >&2; exit 3", LinesPlain, "a", "", "exit 3: no such host"},
+		"greets": {"echo hello; cat", Plain, "a", "", "nobody asked for"},
+		"twice":  {`while read -r x; do echo "$x"; echo "$x"; done`, Plain, "a", "", "nobody asked for"},
+		"ends":   {"echo no such host >&2; exit 3", Plain, "a", "", "exit 3: no such host"},
 		"ends_after_a_line": {
-			"read -r x; echo no such host >&2; exit 3", LinesPlain, "a", "dead exit 3: no such host", "",
+			"read -r x; echo no such host >&2; exit 3", Plain, "a", "dead exit 3: no such host", "",
 		},
-		"large": {"read -r x; exec tr '\\0' x </dev/zero", LinesPlain, "a",
+		"large": {"read -r x; exec tr '\\0' x </dev/zero", Plain, "a",
 			"dead the result is larger than max_task, 4KiB", ""},
-		"closes_output": {"read -r x || exit; exec 1>&-; exec sleep 1000", LinesPlain, "a",
+		"closes_output": {"read -r x || exit; exec 1>&-; exec sleep 1000", Plain, "a",
 			"dead the command has closed its standard output, and goes on", ""},
 		"not_json": {
-			"while read -r x; do echo debug; done", LinesJSON, "a",
+			"while read -r x; do echo debug; done", JSON, "a",
 			`dead its answer is not understood: it is not JSON: ` +
 				`invalid character 'd' looking for beginning of value: "debug"`, "",
 		},
-		"result": {`read -r x; printf '%s\n' '{"result":"r\n\u00e9"}'; cat`, LinesJSON, "a", "done r\né", ""},
-		"value":  {`read -r x; echo '{"result":{"a": [1]}}'; cat`, LinesJSON, "a", `done {"a": [1]}`, ""},
-		"base64": {`read -r x; echo '{"base64":"AP8="}'; cat`, LinesJSON, "a", "done \x00\xff", ""},
-		"error":  {`while read -r x; do echo '{"error":"no such user"}'; done`, LinesJSON, "a", "dead no such user", ""},
-		"never":  {`read -r x; echo '{"error":"no","retry":false}'; cat`, LinesJSON, "a", "dead no", ""},
-		"neither": {`while read -r x; do echo '{}'; done`, LinesJSON, "a",
+		"result": {`read -r x; printf '%s\n' '{"result":"r\n\u00e9"}'; cat`, JSON, "a", "done r\né", ""},
+		"value":  {`read -r x; echo '{"result":{"a": [1]}}'; cat`, JSON, "a", `done {"a": [1]}`, ""},
+		"base64": {`read -r x; echo '{"base64":"AP8="}'; cat`, JSON, "a", "done \x00\xff", ""},
+		"error":  {`while read -r x; do echo '{"error":"no such user"}'; done`, JSON, "a", "dead no such user", ""},
+		"never":  {`read -r x; echo '{"error":"no","retry":false}'; cat`, JSON, "a", "dead no", ""},
+		"neither": {`while read -r x; do echo '{}'; done`, JSON, "a",
 			`dead its answer is not understood: it has neither "result" nor "error": "{}"`, ""},
-		"input": {`while read -r x; do printf '{"result":%s}\n' "$x"; done`, LinesJSON, "a<\n",
+		"input": {`while read -r x; do printf '{"result":%s}\n' "$x"; done`, JSON, "a<\n",
 			`done {"task":"a<\n","batch":"b","index":0,"attempt":1}`, ""},
-		"binary_input": {`while read -r x; do printf '{"result":%s}\n' "$x"; done`, LinesJSON, "\xff",
+		"binary_input": {`while read -r x; do printf '{"result":%s}\n' "$x"; done`, JSON, "\xff",
 			`done {"base64":"/w==","batch":"b","index":0,"attempt":1}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package wrap
+package lines
 
 import (
 	"bufio"
@@ -21,15 +21,15 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// Lines says how tasks are given to a command.
-type Lines string
+// Format says how tasks are given to a command.
+type Format string
 
 // The ways: a process for each task; or a long-lived process that reads lines and answers each with a line. With
 // LinesPlain a line is a task, and the answer its result. With LinesJSON both are objects, see docs/queues.md.
 const (
-	LinesNone  Lines = ""
-	LinesPlain Lines = "plain"
-	LinesJSON  Lines = "json"
+	None  Format = ""
+	Plain Format = "plain"
+	JSON  Format = "json"
 )
 
 // lineSlot is one long-lived process after the other, and the tasks that are given to them.
@@ -38,7 +38,7 @@ const (
 // process. It is charged if it was the first of this one, too, and if another process, which is given nothing, goes on
 // for settleTime: a command that ends anyway must not cost tasks their attempts.
 type lineSlot struct {
-	*crew
+	*Crew
 
 	next  *tasks.Task // taken, for the next process
 	blame *blame      // to be charged if the next process goes on
@@ -75,25 +75,25 @@ var (
 	errGoesOn       = errors.New("the command goes on after the end of its input")
 )
 
-// noAnswer is the hint.
-var noAnswer = fmt.Sprintf("the command has not answered a line for %s. If it has, its output is buffered: "+
+// NoAnswer is the hint for people when Crew.Hint is called.
+var NoAnswer = fmt.Sprintf("the command has not answered a line for %s. If it has, its output is buffered: "+
 	"it must flush each line, such as with python3 -u, sed -u, grep --line-buffered or stdbuf -oL",
 	resource.Duration(hintAfter))
 
 // lineProcesses is the work of one slot of a crew.
-func (w *crew) lineProcesses(ctx context.Context) error {
-	s := &lineSlot{crew: w}
+func (w *Crew) lineProcesses(ctx context.Context) error {
+	s := &lineSlot{Crew: w}
 	defer s.giveBack()
 	for ctx.Err() == nil {
 		p, err := s.startProcess()
 		if err != nil {
 			if !permanent(err) {
-				w.log.Warn("the command cannot be started now; trying again", "error", err)
+				w.Log.Warn("the command cannot be started now; trying again", "error", err)
 				s.giveBack()
-				zkconn.Pause(ctx, retryPause)
+				zkconn.Pause(ctx, startPause)
 				continue
 			}
-			return &commandError{err}
+			return &CommandError{err}
 		}
 		p.run(ctx)
 		if over, err := s.follow(ctx, p); over || err != nil {
@@ -131,11 +131,11 @@ func (s *lineSlot) nextTask(ctx context.Context) (*tasks.Task, error) {
 func (s *lineSlot) follow(ctx context.Context, p *lineProcess) (over bool, err error) {
 	if p.answered > 0 {
 		s.idle = 0
-		s.crew.answered.Store(true)
+		s.answered.Store(true)
 	}
 	s.next = cmp.Or(p.task, s.next)
 	switch cause := p.end.Cause; {
-	case ctx.Err() != nil || s.kill.Err() != nil:
+	case ctx.Err() != nil || s.Kill.Err() != nil:
 		return true, nil
 	case p.failed != nil:
 		return true, p.failed
@@ -152,15 +152,15 @@ func (s *lineSlot) follow(ctx context.Context, p *lineProcess) (over bool, err e
 		}
 		return false, nil
 	case errors.Is(cause, errSurplus):
-		s.log.Error("the command was ended", "reason", cause)
+		s.Log.Error("the command was ended", "reason", cause)
 	case p.task != nil && p.answered > 0:
-		s.log.Warn("the command has ended before it answered: its task is tried again first", "end", p.endReason())
+		s.Log.Warn("the command has ended before it answered: its task is tried again first", "end", p.endReason())
 		return false, nil
 	case p.task != nil && !p.unread:
 		s.accuse(p)
 		return false, nil
 	default:
-		s.log.Warn("the command has ended although nothing was asked; starting it again",
+		s.Log.Warn("the command has ended although nothing was asked; starting it again",
 			"end", p.endReason(), "stderr", p.tail.LastLine())
 	}
 	return false, s.backOff(ctx, p)
@@ -191,9 +191,9 @@ func (s *lineSlot) backOff(ctx context.Context, p *lineProcess) error {
 		return nil
 	}
 	s.idle++
-	if s.idle >= maxIdle && !s.crew.answered.Load() {
+	if s.idle >= maxIdle && !s.answered.Load() {
 		text := p.tail.After(p.endReason())
-		return &commandError{fmt.Errorf("the command has ended %d times before it answered anything: %s", s.idle, text)}
+		return &CommandError{fmt.Errorf("the command has ended %d times before it answered anything: %s", s.idle, text)}
 	}
 	zkconn.Pause(ctx, min(maxStartWait, time.Second<<min(s.idle-1, 10)))
 	return nil
@@ -221,12 +221,12 @@ type lineProcess struct {
 }
 
 func (s *lineSlot) startProcess() (*lineProcess, error) {
-	streams, err := command.OpenStreams(s.null, true)
+	streams, err := command.OpenStreams(s.Null, true)
 	if err != nil {
 		return nil, err
 	}
-	l := command.Launch{Path: s.path, Argv: s.argv, Environ: s.environ, Dir: s.dir, Files: streams.Files}
-	c, err := s.fleet.Start(l)
+	l := command.Launch{Path: s.Path, Argv: s.Argv, Environ: s.Environ, Dir: s.Dir, Files: streams.Files}
+	c, err := s.Fleet.Start(l)
 	streams.Started()
 	if err != nil {
 		streams.Close()
@@ -240,7 +240,7 @@ func (s *lineSlot) startProcess() (*lineProcess, error) {
 // run returns when the process and all of its group have ended.
 func (p *lineProcess) run(ctx context.Context) {
 	defer p.streams.Close()
-	defer p.s.fleet.Ended(p.command)
+	defer p.s.Fleet.Ended(p.command)
 	ofProcess, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	p.stop = stop
@@ -252,7 +252,7 @@ func (p *lineProcess) run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { p.s.passErrors(p.streams.Err, &p.tail) })
 	all.Go(func() { p.talk(ofProcess, ofTasks) })
-	s := command.Supervisor{Command: p.command, Grace: p.s.grace(), Rest: endLimit, Lost: p.lost}
+	s := command.Supervisor{Command: p.command, Grace: p.s.Grace(), Rest: endLimit, Lost: p.lost}
 	p.end = s.Run(ofProcess, nil)
 	endTasks()
 	close(p.ended)
@@ -294,7 +294,7 @@ func (p *lineProcess) talk(ctx, ofTasks context.Context) {
 		case errors.Is(err, tasks.ErrDrained):
 			p.drained = true
 			_ = p.streams.In.Close()
-			p.stopUnlessEnded(p.s.grace(), errGoesOn)
+			p.stopUnlessEnded(p.s.Grace(), errGoesOn)
 		case ofTasks.Err() == nil: // or else that has a cause of its own
 			p.failed = err
 			p.stop(err)
@@ -319,7 +319,7 @@ func (p *lineProcess) settle(ctx context.Context) bool {
 
 // ask gives the process a task, and takes the answer. It reports whether the process can have another task.
 func (p *lineProcess) ask(ctx context.Context, t *tasks.Task) (going bool) {
-	question, err := p.s.crew.lines.question(t)
+	question, err := p.s.Lines.question(t)
 	if err != nil {
 		p.s.fail(t, store.Never, 0, nil, err.Error(), nil)
 		return true
@@ -336,8 +336,8 @@ func (p *lineProcess) ask(ctx context.Context, t *tasks.Task) (going bool) {
 		defer close(written)
 		p.write(question)
 	}()
-	most := int64(p.s.queue().MaxTask)
-	line, err := p.readLine(int(p.s.crew.lines.most(most)))
+	most := int64(p.s.Queue().MaxTask)
+	line, err := p.readLine(int(p.s.Lines.most(most)))
 	switch {
 	case errors.Is(err, errLongLine):
 		tell(p.lost, errBadAnswer)
@@ -374,8 +374,8 @@ func (p *lineProcess) watch(t *tasks.Task) (release func()) {
 	if t.Timeout > 0 {
 		stops = append(stops, time.AfterFunc(t.Timeout, func() { p.stop(errTaskTimeout) }).Stop)
 	}
-	if p.s.hint != nil {
-		stops = append(stops, time.AfterFunc(hintAfter, p.s.hint).Stop)
+	if p.s.Hint != nil {
+		stops = append(stops, time.AfterFunc(hintAfter, p.s.Hint).Stop)
 	}
 	return func() {
 		for _, stop := range stops {
@@ -386,7 +386,7 @@ func (p *lineProcess) watch(t *tasks.Task) (release func()) {
 
 // answer ends the attempt at a task as the line says. It reports whether the process can have another task.
 func (p *lineProcess) answer(t *tasks.Task, line []byte) (going bool) {
-	a, err := p.s.crew.lines.read(line)
+	a, err := p.s.Lines.read(line)
 	if err == nil && p.answered == 0 && !p.quiet() {
 		more, _ := p.lines.Peek(min(p.lines.Buffered(), 80))
 		p.stop(fmt.Errorf("%w: after %s came %s: each line must be answered with one line",
@@ -463,8 +463,8 @@ type lineAnswer struct {
 }
 
 // question is the line of a task. The error is why there is none.
-func (l Lines) question(t *tasks.Task) ([]byte, error) {
-	if l == LinesJSON {
+func (l Format) question(t *tasks.Task) ([]byte, error) {
+	if l == JSON {
 		return jsonQuestion(t)
 	}
 	if i := slices.Index(t.Payload, '\n'); i >= 0 {
@@ -475,8 +475,8 @@ func (l Lines) question(t *tasks.Task) ([]byte, error) {
 }
 
 // read is the answer in a line, without its end. The error means that it is none.
-func (l Lines) read(line []byte) (lineAnswer, error) {
-	if l == LinesJSON {
+func (l Format) read(line []byte) (lineAnswer, error) {
+	if l == JSON {
 		return readJSON(line)
 	}
 	return lineAnswer{store.Done, line}, nil
@@ -484,8 +484,8 @@ func (l Lines) read(line []byte) (lineAnswer, error) {
 
 // most is how many bytes an answer may have. In JSON an escaped character has at most six bytes, and there are the
 // names.
-func (l Lines) most(maxTask int64) int64 {
-	if l == LinesJSON {
+func (l Format) most(maxTask int64) int64 {
+	if l == JSON {
 		return 6*maxTask + 4096
 	}
 	return maxTask
