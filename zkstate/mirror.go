@@ -581,7 +581,8 @@ func (t *Tracker) observe(ctx context.Context, path string, f found) (*resource.
 	t.mu.Lock()
 	was := t.tracked[path]
 	t.mu.Unlock()
-	if was != nil && !was.look.changed.Load() && was.found.kind == f.kind && slices.Equal(was.found.companions, f.companions) {
+	same := was != nil && was.found.kind == f.kind && slices.Equal(was.found.companions, f.companions)
+	if same && !was.look.changed.Load() {
 		was.read = t.reads
 		return was.o, nil
 	}
