@@ -47,7 +47,7 @@ func (s *testServer) open(page string, version uint64) *reader {
 	return &reader{s.t, bufio.NewReader(answer.Body)}
 }
 
-// event reads the next event.
+// event reads the next event that tells of a change.
 func (r *reader) event() []byte {
 	r.t.Helper()
 	for {
@@ -61,7 +61,7 @@ func (r *reader) event() []byte {
 				break
 			}
 		}
-		if !bytes.HasPrefix(event.Bytes(), []byte("retry:")) {
+		if !bytes.HasPrefix(event.Bytes(), []byte("retry:")) && !bytes.HasPrefix(event.Bytes(), []byte("event: alive")) {
 			return event.Bytes()
 		}
 	}
