@@ -57,6 +57,17 @@ func SessionOf[T any](initial, doc string, ref func(*T) *Duration) Property[T] {
 	return p
 }
 
+// EnumOf is a property that is one of choices, of which the first is the default.
+func EnumOf[T any, E ~string](name, doc string, ref func(*T) *string, choices ...E) Property[T] {
+	p := Property[T]{
+		Name: name, Doc: doc, Type: TypeEnum, Default: string(choices[0]), Ref: func(t *T) any { return ref(t) },
+	}
+	for _, c := range choices {
+		p.Choices = append(p.Choices, string(c))
+	}
+	return p
+}
+
 // SetDefaults sets every property of t that has a default.
 func SetDefaults[T any](ps []Property[T], t *T) {
 	for _, p := range ps {

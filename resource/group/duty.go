@@ -39,7 +39,6 @@ const (
 	Cron   Type = "cron"
 )
 
-// Types lists the types of duties.
 func Types() []Type { return []Type{Leader, Cron} }
 
 // Prefer says which member a duty prefers.
@@ -79,12 +78,9 @@ const (
 	LostSkip  Lost = "skip"
 )
 
-// MaxDutyName is the maximum length of a duty's name, in bytes.
-const MaxDutyName = 64
-
 // CheckDutyName says why name is not a valid name of a duty, or returns nil. It has the characters of every name, and
 // at most 64 of them.
-func CheckDutyName(name string) error { return resource.CheckShortName("duty", name, MaxDutyName) }
+func CheckDutyName(name string) error { return resource.CheckShortName("duty", name, 64) }
 
 // NewDuty is a duty with all defaults. A cron has no schedule.
 func NewDuty(t Type, name string) Duty {
@@ -149,7 +145,6 @@ func checkPromoteAfter(text string) error {
 	return nil
 }
 
-// checkVersions says why text is not a version constraint, or returns nil.
 func checkVersions(text string) error {
 	if _, err := version.NewConstraint(text); err != nil {
 		return fmt.Errorf(`%q is not a version constraint: write ">= 2.0", ">= 2.0, < 3" or "~> 2.1"`, text)
@@ -157,13 +152,6 @@ func checkVersions(text string) error {
 	return nil
 }
 
-// The schedule with which a zone is checked, and the zone with which a schedule is checked.
-const (
-	anySchedule = "@daily"
-	utc         = "UTC"
-)
-
-// checkSchedule says why a schedule cannot be used in a time zone, or returns nil.
 func checkSchedule(text, zone string) error {
 	_, err := schedule.Parse(text, zone)
 	return err

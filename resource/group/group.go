@@ -156,18 +156,10 @@ func versions() resource.Property[Duty] {
 }
 
 func prefer(usual Prefer) resource.Property[Duty] {
-	p := word("prefer", "stay while the holder lives, or move to the newest version",
-		func(d *Duty) *string { return (*string)(&d.Prefer) }, string(Any), string(Newest))
+	p := resource.EnumOf("prefer", "stay while the holder lives, or move to the newest version",
+		func(d *Duty) *string { return (*string)(&d.Prefer) }, Any, Newest)
 	p.Default = string(usual)
 	return p
-}
-
-// word is a property that is one of choices, the first of which is the default.
-func word(name, doc string, ref func(*Duty) *string, choices ...string) resource.Property[Duty] {
-	return resource.Property[Duty]{
-		Name: name, Doc: doc, Type: resource.TypeEnum, Default: choices[0], Choices: choices,
-		Ref: func(d *Duty) any { return ref(d) },
-	}
 }
 
 func cronProperties() []resource.Property[Duty] {
@@ -175,25 +167,25 @@ func cronProperties() []resource.Property[Duty] {
 		{
 			Name: "schedule", Doc: "when it runs", Type: resource.TypeText, Required: true,
 			Form:  "five fields, `@daily` and the like, or `@every 10m`",
-			Valid: func(text string) error { return checkSchedule(text, utc) },
+			Valid: func(text string) error { return checkSchedule(text, "UTC") },
 			Ref:   func(d *Duty) any { return &d.Schedule },
 		},
 		{
-			Name: "timezone", Doc: "of the schedule", Type: resource.TypeText, Default: utc,
+			Name: "timezone", Doc: "of the schedule", Type: resource.TypeText, Default: "UTC",
 			Form:  "a name such as Europe/Berlin",
-			Valid: func(zone string) error { return checkSchedule(anySchedule, zone) },
+			Valid: func(zone string) error { return checkSchedule("@daily", zone) },
 			Ref:   func(d *Duty) any { return &d.Timezone },
 		},
 		versions(),
 		prefer(Newest),
 		resource.DurationOf("start_deadline", "60s", "a tick that has not begun after this is missed",
 			func(d *Duty) *resource.Duration { return &d.StartDeadline }),
-		word("missed", "which missed ticks are run", func(d *Duty) *string { return (*string)(&d.Missed) },
-			string(MissedLatest), string(MissedSkip), string(MissedAll)),
-		word("overlap", "what a tick does while the last run goes on",
-			func(d *Duty) *string { return (*string)(&d.Overlap) }, string(OverlapSkip), string(OverlapWait)),
-		word("lost", "what happens to a run whose holder was lost",
-			func(d *Duty) *string { return (*string)(&d.Lost) }, string(LostRerun), string(LostSkip)),
+		resource.EnumOf("missed", "which missed ticks are run",
+			func(d *Duty) *string { return (*string)(&d.Missed) }, MissedLatest, MissedSkip, MissedAll),
+		resource.EnumOf("overlap", "what a tick does while the last run goes on",
+			func(d *Duty) *string { return (*string)(&d.Overlap) }, OverlapSkip, OverlapWait),
+		resource.EnumOf("lost", "what happens to a run whose holder was lost",
+			func(d *Duty) *string { return (*string)(&d.Lost) }, LostRerun, LostSkip),
 		{
 			Name: "retries", Doc: "how often a run that failed is tried again", Type: resource.TypeInt, Default: "2",
 			Min: 0, Max: 100, Ref: func(d *Duty) any { return &d.Retries },

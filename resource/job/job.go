@@ -19,8 +19,7 @@ const (
 	MinWorkers = 1
 	MaxWorkers = 20000
 
-	DefaultSessionTimeout = resource.Duration(30 * time.Second)
-	DefaultJoinTimeout    = resource.Duration(100 * time.Second)
+	DefaultJoinTimeout = resource.Duration(100 * time.Second)
 )
 
 // Job is one distributed job: Workers processes that find each other below the znode Path.
@@ -118,17 +117,16 @@ func Properties() []resource.Property[Job] { return properties() }
 
 // properties makes the table once: every Record that is read needs it several times.
 var properties = sync.OnceValue(func() []resource.Property[Job] {
+	rollFormat := resource.EnumOf("roll_format", "how the list of workers is written into the job znode",
+		func(j *Job) *string { return (*string)(&j.RollFormat) }, Protobuf, Text)
+	rollFormat.Immutable = true
 	return []resource.Property[Job]{
 		{
 			Name: "workers", Doc: "how many", Type: resource.TypeInt, Required: true, Min: MinWorkers, Max: MaxWorkers,
 			Immutable: true,
 			Ref:       func(j *Job) any { return &j.Workers },
 		},
-		{
-			Name: "roll_format", Doc: "how the list of workers is written into the job znode", Type: resource.TypeEnum,
-			Default: string(Protobuf), Choices: []string{string(Protobuf), string(Text)}, Immutable: true,
-			Ref: func(j *Job) any { return (*string)(&j.RollFormat) },
-		},
+		rollFormat,
 		resource.SessionOf("30s", "a crashed worker is gone after this",
 			func(j *Job) *resource.Duration { return &j.Timeouts.Session }),
 		resource.DurationOf("timeouts.join", "100s", "how long a worker waits for the job and for all workers",
@@ -137,17 +135,10 @@ var properties = sync.OnceValue(func() []resource.Property[Job] {
 			func(j *Job) *resource.Duration { return &j.Timeouts.Barrier }),
 		resource.DurationOf("timeouts.stale", "30s", "how long nobody is live before apply may delete or replace",
 			func(j *Job) *resource.Duration { return &j.Timeouts.Stale }),
-		{
-			Name: "lifecycle.on_complete", Doc: "what the last worker does when all have completed",
-			Type: resource.TypeEnum, Default: string(Reset),
-			Choices: []string{string(Reset), string(Remove), string(Retain)},
-			Ref:     func(j *Job) any { return (*string)(&j.Lifecycle.OnComplete) },
-		},
-		{
-			Name: "lifecycle.on_running", Doc: "what a plan makes of a job with live workers", Type: resource.TypeEnum,
-			Default: string(Keep), Choices: []string{string(Keep), string(Fail)},
-			Ref: func(j *Job) any { return (*string)(&j.Lifecycle.OnRunning) },
-		},
+		resource.EnumOf("lifecycle.on_complete", "what the last worker does when all have completed",
+			func(j *Job) *string { return (*string)(&j.Lifecycle.OnComplete) }, Reset, Remove, Retain),
+		resource.EnumOf("lifecycle.on_running", "what a plan makes of a job with live workers",
+			func(j *Job) *string { return (*string)(&j.Lifecycle.OnRunning) }, Keep, Fail),
 		{
 			Name: "lifecycle.protect", Doc: "never delete or replace the job",
 			Type: resource.TypeBool, Default: "false",
@@ -229,4 +220,36 @@ func (j Job) WouldBeLost(o *resource.Observed) (what string, someDone bool) {
 		what += fmt.Sprintf(", %d completed (will be forgotten)", Done(o))
 	}
 	return what, Done(o) > 0
+}
+
+// Run is one completed run of a job. The Record keeps the last one under the key "last".
+type Run struct {
+	ID         string `json:"id,omitempty"` // the workers' --run, if they gave one
+	Generation string `json:"generation"`
+	Completed  string `json:"completed"` // RFC 3339
+}
+
+// The fields of a job's Record, besides those of every kind.
+const (
+	keyLast   = "last"
+	keyNoRoll = "no_roll" // the generation whose roll was too large for one znode
+)
+
+// LastRun is the last completed run; nil if there was none.
+func LastRun(r *resource.Record) *Run { return resource.ExtraOf[*Run](r, keyLast) }
+
+// SetLastRun writes run into r as the last one.
+func SetLastRun(r *resource.Record, run Run) error { return r.SetExtra(keyLast, run) }
+
+// NoRoll is the generation whose roll was too large to be written; empty if there was none.
+func NoRoll(r *resource.Record) string { return resource.ExtraOf[string](r, keyNoRoll) }
+
+// SetNoRoll writes into r that the roll of generation g was too large to be written.
+func SetNoRoll(r *resource.Record, g string) error { return r.SetExtra(keyNoRoll, g) }
+
+// CheckRun says why id is not a valid name of a run, or returns nil. A name has 1 to 128 printable characters and no
+// spaces. No znode has that name, so 2026-11-21T10:00:00Z and build/1234 are valid.
+func CheckRun(id string) error {
+	isSpace := func(r rune) bool { return r == ' ' }
+	return resource.CheckPrintable("the name of a run", id, 128, "without spaces", isSpace)
 }

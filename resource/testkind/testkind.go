@@ -19,11 +19,7 @@ type Lamp struct {
 // Properties is the table of a lamp's arguments.
 func Properties() []resource.Property[Lamp] {
 	return []resource.Property[Lamp]{
-		{
-			Name: "colour", Doc: "of its light", Type: resource.TypeEnum, Default: "white",
-			Choices: []string{"white", "red"},
-			Ref:     func(l *Lamp) any { return &l.Colour },
-		},
+		resource.EnumOf("colour", "of its light", func(l *Lamp) *string { return &l.Colour }, "white", "red"),
 		{
 			Name: "watts", Doc: "how bright it is", Type: resource.TypeInt, Required: true, Min: 1, Max: 100,
 			Immutable: true,
