@@ -165,7 +165,6 @@ type Lifecycle struct {
 	Protect bool `json:"protect"` // never deleted
 }
 
-// Policy implements Declaration.
 func (s InPlace) Policy() Policy {
 	return Policy{Protect: s.Lifecycle.Protect, Grace: s.Timeouts.Stale, InPlace: true}
 }
@@ -192,19 +191,15 @@ func InPlaceProperties[T any](kind, member, drained string, of func(*T) *InPlace
 	}
 }
 
-// ID implements Declaration.
 func (c Common) ID() Common { return c }
 
 // Path is the path of the resource's own znode.
 func (c Common) Path() string { return Join(c.Root, c.Name) }
 
-// CommonRef is the Common of a declaration.
 func (c *Common) CommonRef() *Common { return c }
 
-// LabelsRef is the Labelled of a declaration.
 func (l *Labelled) LabelsRef() *Labelled { return l }
 
-// LabelMap implements Declaration.
 func (l Labelled) LabelMap() map[string]string { return l.Labels }
 
 // Embeds is a pointer to a declaration that embeds Common and Labelled.

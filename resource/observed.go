@@ -199,10 +199,7 @@ func (p Part) CanBePutBack() bool {
 // Equal reports whether two observations of one resource are the same facts. It does not compare what may be absent:
 // Created, Members, Strangers and Saved.
 func (o Observed) Equal(p Observed) bool {
-	if (o.Record == nil) != (p.Record == nil) {
-		return false
-	}
-	if o.Record != nil && o.Record.Generation != p.Record.Generation {
+	if (o.Record == nil) != (p.Record == nil) || o.Record != nil && o.Record.Generation != p.Record.Generation {
 		return false
 	}
 	return o.Classic == p.Classic && slices.Equal(o.Companions, p.Companions) &&
@@ -214,14 +211,11 @@ func (o Observed) Equal(p Observed) bool {
 
 // sameCounts compares counts, of which an absent one is 0.
 func sameCounts(a, b map[string]int) bool {
-	for name, n := range a {
-		if b[name] != n {
-			return false
-		}
-	}
-	for name, n := range b {
-		if a[name] != n {
-			return false
+	for _, counts := range []map[string]int{a, b} {
+		for name := range counts {
+			if a[name] != b[name] {
+				return false
+			}
 		}
 	}
 	return true

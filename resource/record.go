@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 )
 
@@ -63,7 +64,6 @@ func (r *Record) Declare(d Declaration) error {
 	return nil
 }
 
-// Sign sets the digest of r.
 func (r *Record) Sign() { r.Digest = Digest(r.Body, r.Stack, r.ACL) }
 
 // Digest is the SHA-256, in hex, of one JSON object with the keys Job (a declaration's bytes in its Record), Stack (its
@@ -75,25 +75,17 @@ func Digest(body []byte, stack string, acl []string) string {
 	owner, _ := json.Marshal(stack) // a string and a list of strings always encode
 	ids, _ := json.Marshal(acl)
 	sum := sha256.New()
-	for _, part := range [][]byte{
-		[]byte(`{"Job":`), body, []byte(`,"Stack":`), owner, []byte(`,"ACL":`), ids, []byte(`}`),
-	} {
-		sum.Write(part)
-	}
+	fmt.Fprintf(sum, `{"Job":%s,"Stack":%s,"ACL":%s}`, body, owner, ids)
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // ExtraOf is a field of r that its kind keeps there; the zero V if r is nil, or has no such field.
 func ExtraOf[V any](r *Record, key string) V {
-	var none V
-	if r == nil || r.Extra[key] == nil {
+	var v, none V
+	if r == nil || r.Extra[key] == nil || json.Unmarshal(r.Extra[key], &v) != nil {
 		return none
 	}
-	v := new(V)
-	if json.Unmarshal(r.Extra[key], v) != nil {
-		return none
-	}
-	return *v
+	return v
 }
 
 // SetExtra replaces r.Extra by a new map with the field, since copies of r share the old one.

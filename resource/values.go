@@ -36,7 +36,6 @@ func (d Duration) String() string {
 	return s
 }
 
-// MarshalText writes the Go duration.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads a Go duration.
@@ -53,7 +52,6 @@ func (d *Duration) UnmarshalText(text []byte) error {
 // are equal.
 type Size int64
 
-// sizeUnit is a unit of sizes.
 type sizeUnit struct {
 	name  string
 	bytes int64
@@ -74,7 +72,6 @@ func (s Size) String() string {
 	return ""
 }
 
-// MarshalText writes the size with its unit.
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads a whole number and a unit.
