@@ -102,14 +102,6 @@ func (s *scope) required(a *hcl.Attribute) (string, bool) {
 	return text, ok
 }
 
-func (s *scope) boolean(a *hcl.Attribute) (value, ok bool) {
-	v, ok := s.decode(a, cty.Bool, "true or false")
-	if !ok {
-		return false, false
-	}
-	return v.True(), true
-}
-
 // texts decodes a list of strings and returns those that pass a check; findings point to the element.
 func (s *scope) texts(a *hcl.Attribute, check func(text string, at *hcl.Attribute) bool) ([]string, bool) {
 	v, ok := s.decode(a, cty.List(cty.String), "a list of strings")
@@ -161,15 +153,10 @@ func (s *scope) enum(a *hcl.Attribute, known ...string) (string, bool) {
 	if !ok || slices.Contains(known, word) {
 		return word, ok
 	}
-	d := s.wrong(codeEnum, a, cty.StringVal(word), "%s must be %s", a.Name, alternatives(text.Each(known, quote)))
-	d.Help = didYouMean(word, known)
+	last := len(known) - 1
+	s.wrong(codeEnum, a, cty.StringVal(word), "%s must be %s or %q", a.Name,
+		strings.Join(text.Each(known[:last], quote), ", "), known[last]).Help = didYouMean(word, known)
 	return "", false
-}
-
-// alternatives joins words: "a", "b" or "c".
-func alternatives(words []string) string {
-	n := len(words) - 1
-	return strings.Join(words[:n], ", ") + " or " + words[n]
 }
 
 // checkedText decodes a text that must pass a check.
@@ -229,7 +216,8 @@ func readProperty[T any](s *scope, p resource.Property[T], a *hcl.Attribute, t *
 		}
 		return store(to)(s.enum(a, p.Choices...))
 	case *bool:
-		return store(to)(s.boolean(a))
+		v, ok := s.decode(a, cty.Bool, "true or false")
+		return store(to)(ok && v.True(), ok)
 	}
 	return false
 }
@@ -430,8 +418,7 @@ func (s *scope) labels(a *hcl.Attribute, base map[string]string, from origins, w
 	}
 	merged := map[string]string{}
 	maps.Copy(merged, base)
-	for it := v.ElementIterator(); it.Next(); {
-		key, val := it.Element()
+	for key, val := range v.Elements() {
 		name := key.AsString()
 		at := cty.Path{cty.GetAttrStep{Name: name}}
 		switch {
@@ -490,8 +477,7 @@ func (s *scope) knownAttributes(val cty.Value, want cty.Type, expr hcl.Expressio
 		return true
 	}
 	ok := true
-	for it := val.ElementIterator(); it.Next(); {
-		k, e := it.Element()
+	for k, e := range val.Elements() {
 		switch {
 		case want.IsObjectType() && (val.Type().IsObjectType() || val.Type().IsMapType()):
 			name := k.AsString()

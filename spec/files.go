@@ -126,7 +126,7 @@ func (f *findings) accept(src []byte, name string) ([]byte, bool) {
 	if utf8.Valid(src) {
 		return src, true
 	}
-	d := f.add(codeEncoding, byteRange(src, name, invalid(src)), "%s is not UTF-8 text", name)
+	d := f.add(codeEncoding, invalidByte(src, name), "%s is not UTF-8 text", name)
 	d.Help = "save the file as UTF-8"
 	if bytes.HasPrefix(src, []byte{0xff, 0xfe}) || bytes.HasPrefix(src, []byte{0xfe, 0xff}) {
 		d.Help = "the file is UTF-16: save it as UTF-8"
@@ -134,26 +134,22 @@ func (f *findings) accept(src []byte, name string) ([]byte, bool) {
 	return nil, false
 }
 
-// byteRange is the place of one byte of a file.
-func byteRange(src []byte, name string, offset int) *hcl.Range {
+// invalidByte is the place of the first byte of a file that is not UTF-8.
+func invalidByte(src []byte, name string) *hcl.Range {
+	offset := 0
+	for {
+		r, size := utf8.DecodeRune(src[offset:])
+		if r == utf8.RuneError && size <= 1 {
+			break
+		}
+		offset += size
+	}
 	before := src[:offset]
 	line := before[bytes.LastIndexByte(before, '\n')+1:]
 	start := hcl.Pos{Line: 1 + bytes.Count(before, []byte("\n")), Column: 1 + utf8.RuneCount(line), Byte: offset}
 	end := start
 	end.Byte, end.Column = end.Byte+1, end.Column+1
 	return &hcl.Range{Filename: name, Start: start, End: end}
-}
-
-// invalid is the offset of the first byte that is not UTF-8.
-func invalid(src []byte) int {
-	for i := 0; i < len(src); {
-		r, size := utf8.DecodeRune(src[i:])
-		if r == utf8.RuneError && size == 1 {
-			return i
-		}
-		i += size
-	}
-	return 0
 }
 
 // cause is the reason in an error of the file system, without its operation and path.

@@ -51,7 +51,7 @@ func functions(root *os.Root) map[string]function.Function {
 		"slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
 
 		// encodings
-		"base64decode": base64DecodeFunc(), "base64encode": textFunc(encodeBase64), "csvdecode": stdlib.CSVDecodeFunc,
+		"base64decode": base64DecodeFunc(), "base64encode": textFunc(base64.StdEncoding.EncodeToString), "csvdecode": stdlib.CSVDecodeFunc,
 		"jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "md5": textFunc(hexMD5),
 		"sha256": textFunc(hexSHA256),
 
@@ -77,18 +77,16 @@ func static(result cty.Type, f func(args []cty.Value) (cty.Value, error), ps ...
 	})
 }
 
-// textFunc makes a function from string to string that cannot fail.
-func textFunc(f func(string) string) function.Function {
+// textFunc makes a function of a text that cannot fail.
+func textFunc(f func([]byte) string) function.Function {
 	return static(cty.String, func(args []cty.Value) (cty.Value, error) {
-		return cty.StringVal(f(args[0].AsString())), nil
+		return cty.StringVal(f([]byte(args[0].AsString()))), nil
 	}, parameter{Name: "str", Type: cty.String})
 }
 
-func encodeBase64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+func hexMD5(b []byte) string { return fmt.Sprintf("%x", md5.Sum(b)) }
 
-func hexMD5(s string) string { return fmt.Sprintf("%x", md5.Sum([]byte(s))) }
-
-func hexSHA256(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }
+func hexSHA256(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
 
 func base64DecodeFunc() function.Function {
 	return static(cty.String, func(args []cty.Value) (cty.Value, error) {
@@ -113,16 +111,14 @@ func affixFunc(kind string, test func(s, part string) bool) function.Function {
 func sumFunc() function.Function {
 	return static(cty.Number, func(args []cty.Value) (cty.Value, error) {
 		total := cty.Zero
-		for it := args[0].ElementIterator(); it.Next(); {
-			_, n := it.Element()
+		for _, n := range args[0].Elements() {
 			if n.IsNull() {
 				return cty.NilVal, function.NewArgErrorf(0, "an element is null")
 			}
-			next, err := stdlib.Add(total, n) // infinity minus infinity is an error
-			if err != nil {
+			var err error
+			if total, err = stdlib.Add(total, n); err != nil { // infinity minus infinity
 				return cty.NilVal, err
 			}
-			total = next
 		}
 		return total, nil
 	}, parameter{Name: "numbers", Type: cty.List(cty.Number)})
@@ -131,8 +127,7 @@ func sumFunc() function.Function {
 // truthFunc is alltrue (want true: no element is false) or anytrue (want false: not all are).
 func truthFunc(all bool) function.Function {
 	return static(cty.Bool, func(args []cty.Value) (cty.Value, error) {
-		for it := args[0].ElementIterator(); it.Next(); {
-			_, b := it.Element()
+		for _, b := range args[0].Elements() {
 			if is := !b.IsNull() && b.True(); is != all {
 				return cty.BoolVal(!all), nil
 			}
@@ -214,36 +209,27 @@ func setProductFunc() function.Function {
 func fileFunc(root *os.Root) function.Function {
 	return static(cty.String, func(args []cty.Value) (cty.Value, error) {
 		name := args[0].AsString()
-		text, err := readBelow(root, name)
-		if err != nil {
-			return cty.NilVal, function.NewArgError(0, err)
+		if err := inside(name); err != nil {
+			return cty.NilVal, err
 		}
-		return cty.StringVal(text), nil
+		b, err := readRegular(root, name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return cty.NilVal, function.NewArgErrorf(0, "there is no file %q in the configuration directory", name)
+		case err != nil:
+			return cty.NilVal, function.NewArgErrorf(0, "%q: %s", name, cause(err))
+		case !utf8.Valid(b):
+			return cty.NilVal, function.NewArgErrorf(0, "%q is not UTF-8 text", name)
+		}
+		return cty.StringVal(string(b)), nil
 	}, parameter{Name: "path", Type: cty.String})
-}
-
-func readBelow(root *os.Root, name string) (string, error) {
-	if err := inside(name); err != nil {
-		return "", err
-	}
-	b, err := readRegular(root, name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("there is no file %q in the configuration directory", name)
-	case err != nil:
-		return "", fmt.Errorf("%q: %s", name, cause(err))
-	}
-	if !utf8.Valid(b) {
-		return "", fmt.Errorf("%q is not UTF-8 text", name)
-	}
-	return string(b), nil
 }
 
 func fileExistsFunc(root *os.Root) function.Function {
 	return static(cty.Bool, func(args []cty.Value) (cty.Value, error) {
 		name := args[0].AsString()
 		if err := inside(name); err != nil {
-			return cty.NilVal, function.NewArgError(0, err)
+			return cty.NilVal, err
 		}
 		info, err := root.Stat(name)
 		switch {
@@ -259,7 +245,7 @@ func fileExistsFunc(root *os.Root) function.Function {
 // inside returns an error if a name is not below the configuration directory.
 func inside(name string) error {
 	if !filepath.IsLocal(name) {
-		return fmt.Errorf("%q is not below the configuration directory", name)
+		return function.NewArgErrorf(0, "%q is not below the configuration directory", name)
 	}
 	return nil
 }
@@ -302,8 +288,8 @@ func distinctFunc() function.Function {
 			ty := made.Type()
 			var kept []cty.Value
 			seen := cty.NewValueSet(ty.ElementType())
-			for it := made.ElementIterator(); it.Next(); {
-				if _, e := it.Element(); !seen.Has(e) {
+			for _, e := range made.Elements() {
+				if !seen.Has(e) {
 					seen.Add(e)
 					kept = append(kept, e)
 				}

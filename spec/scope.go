@@ -180,16 +180,11 @@ func (s *scope) reference(t hcl.Traversal) bool {
 	if s.incomplete && (root == "var" || root == "local") {
 		return false // it may be declared in the file that could not be read
 	}
-	code, missing := codeReference, root+" has no attribute %q"
-	switch root {
-	case "var":
-		missing = "there is no variable %q"
-	case "local":
-		missing = "there is no local %q"
-	case "each":
-		code = codeEach
+	missing := map[string]string{"var": "there is no variable %q", "local": "there is no local %q"}[root]
+	d := s.static(codeReference, rng, cmp.Or(missing, root+" has no attribute %q"), step)
+	if root == "each" {
+		d.Code = codeEach
 	}
-	d := s.static(code, rng, missing, step)
 	if best := text.Nearest(step, known); best != "" {
 		d.Help = fmt.Sprintf("did you mean %s.%s?", root, best)
 	} else if len(known) > 0 {
@@ -233,11 +228,10 @@ func declaration(root, name string) string {
 
 // stepName returns the name behind the first dot of a reference, and its place.
 func stepName(t hcl.Traversal) (string, hcl.Range, bool) {
-	if len(t) < 2 {
-		return "", hcl.Range{}, false
-	}
-	if a, ok := t[1].(hcl.TraverseAttr); ok {
-		return a.Name, t[:2].SourceRange(), true
+	if len(t) > 1 {
+		if a, ok := t[1].(hcl.TraverseAttr); ok {
+			return a.Name, t[:2].SourceRange(), true
+		}
 	}
 	return "", hcl.Range{}, false
 }
@@ -355,8 +349,7 @@ func (s *scope) forEach(a *hcl.Attribute, kind string) ([]instanceKey, bool) {
 		return nil, false
 	}
 	var keys []instanceKey
-	for it := v.ElementIterator(); it.Next(); {
-		k, e := it.Element()
+	for k, e := range v.Elements() {
 		if k.IsNull() {
 			s.wrong(codeForEachKey, a, cty.NilVal, "a key of for_each is null")
 			return nil, false
@@ -471,11 +464,8 @@ func number(v cty.Value) string {
 		return "a number of " + strconv.Itoa(exp*3/10) + " digits"
 	case exp < -1000:
 		return "almost 0"
-	case f.IsInt():
-		if s := f.Text('f', 0); len(s) < maxShown {
-			return s
-		}
-		return f.Text('g', 10)
+	case f.IsInt() && len(f.Text('f', 0)) < maxShown:
+		return f.Text('f', 0)
 	}
 	return f.Text('g', 10)
 }
@@ -485,8 +475,7 @@ func collection(v cty.Value) string {
 	ty, n := v.Type(), v.LengthInt()
 	keyed := ty.IsObjectType() || ty.IsMapType()
 	var b strings.Builder
-	for it := v.ElementIterator(); it.Next(); {
-		k, e := it.Element()
+	for k, e := range v.Elements() {
 		if b.Len() > 0 {
 			b.WriteString(", ")
 		}
