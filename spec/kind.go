@@ -86,11 +86,6 @@ func schemaOf(names []string) schema {
 	return s
 }
 
-// kindIn is the kind of a block such as: group "shop".
-func kindIn(block string) kind {
-	return kindWhere(func(name string) bool { return strings.Contains(block, name+` "`) })
-}
-
 // kindAt is the kind that an address begins with.
 func kindAt(address string) kind {
 	return kindWhere(func(name string) bool { return strings.HasPrefix(address, name+".") })

@@ -96,6 +96,7 @@ func Load(path string, o Options) (*Config, Diagnostics) {
 		dir:      cmp.Or(dir, "."),
 		file:     file,
 		opts:     o,
+		blocks:   blocks{},
 		vars:     map[string]*variable{},
 		locals:   map[string]*local{},
 		badRefs:  map[any]bool{},

@@ -125,7 +125,6 @@ func allow(constraints version.Constraints, v *version.Version) bool {
 	return true
 }
 
-// readZooKeeper decodes the zookeeper block.
 func (l *loader) readZooKeeper(c *Config) {
 	z := &c.ZooKeeper
 	*z = ZooKeeper{Servers: []string{DefaultServer}, SessionTimeout: DefaultSessionTimeout}
@@ -172,7 +171,6 @@ func (l *loader) readTLS(z *ZooKeeper, b *hcl.Block) {
 	}
 }
 
-// server checks one element of servers.
 func (s *scope) server(text string, a *hcl.Attribute) bool {
 	bad := func(why, help string) bool {
 		s.wrong(codeServer, a, cty.StringVal(text), "a server is host:port; %s", why).Help = help
@@ -219,7 +217,6 @@ func listOf(texts []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// aclEntry checks one element of acl.
 func (s *scope) aclEntry(text string, a *hcl.Attribute) bool {
 	why, help := aclProblem(text)
 	if why == "" {
@@ -249,8 +246,7 @@ func aclProblem(text string) (why, help string) {
 			if scheme == "digest" { // perhaps they were forgotten, and this is a password
 				why = "it does not end with permissions"
 			}
-			return why,
-				"use each of c d r w a at most once: create, delete, read, write, admin"
+			return why, "use each of c d r w a at most once: create, delete, read, write, admin"
 		}
 	}
 	if perms == "" {

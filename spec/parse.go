@@ -28,9 +28,6 @@ func topLevel() schema {
 	return s
 }
 
-// once lists the types of top-level blocks that may stand once.
-func once() []string { return []string{"muster", "zookeeper", "defaults", "drift"} }
-
 func (l *loader) parseFile(path, name string) {
 	body := l.body(path, name, codeFile, &l.incomplete)
 	if body == nil {
@@ -40,11 +37,9 @@ func (l *loader) parseFile(path, name string) {
 	if !top.ok {
 		l.incomplete = true // a mistyped variable block would else be missed wherever it is referred to
 	}
-	if l.blocks == nil {
-		l.blocks = blocks{}
-	}
+	once := []string{"muster", "zookeeper", "defaults", "drift"}
 	for _, b := range top.blocks {
-		if first := l.blocks[b.Type]; len(first) > 0 && slices.Contains(once(), b.Type) {
+		if first := l.blocks[b.Type]; len(first) > 0 && slices.Contains(once, b.Type) {
 			d := l.add(codeBlockTwice, &b.DefRange, "a configuration has one %s block", b.Type)
 			l.relate(d, first[0].DefRange, "first declared here")
 			d.Help = "move its arguments into the first one"
@@ -250,6 +245,7 @@ func (s *scope) structure(d *hcl.Diagnostic, has schema) {
 	names := blockNames(has.blocks)
 	name := s.textAt(d.Subject)
 	isArg, isBlock := slices.Contains(has.args, name), slices.Contains(names, name)
+	labelled := d.Summary[strings.LastIndex(d.Summary, " ")+1:] // by a summary about labels
 	place := "at the top level"
 	if s.in != "" {
 		place = "in " + s.in
@@ -263,7 +259,8 @@ func (s *scope) structure(d *hcl.Diagnostic, has schema) {
 		out.Help = fmt.Sprintf("write it with an equals sign: %s = { ... }", name)
 	case name == "count" || name == "dynamic":
 		out := s.add(codeArgument, d.Subject, "there is no %s here", name)
-		out.Help = fmt.Sprintf("to make several %ss of one block, use for_each", kindIn(s.in).block())
+		in := func(kind string) bool { return strings.Contains(s.in, kind+` "`) } // such as: group "shop"
+		out.Help = fmt.Sprintf("to make several %ss of one block, use for_each", kindWhere(in).block())
 	case d.Summary == "Unsupported argument":
 		out := s.add(codeArgument, d.Subject, "there is no argument %q %s", name, place)
 		out.Help = argumentMeant(name, has)
@@ -274,13 +271,10 @@ func (s *scope) structure(d *hcl.Diagnostic, has schema) {
 		out := s.add(codeArgument, d.Subject, "there is no argument or block %q %s", name, place)
 		out.Help = argumentMeant(name, has)
 	case strings.HasPrefix(d.Summary, "Extraneous label"):
-		kind := d.Summary[strings.LastIndex(d.Summary, " ")+1:]
-		out := s.add(codeBlockLabel, d.Subject, "a %s block has no such label", kind)
-		out.Help = "remove it"
+		s.add(codeBlockLabel, d.Subject, "a %s block has no such label", labelled).Help = "remove it"
 	case strings.HasPrefix(d.Summary, "Missing ") && strings.Contains(d.Summary, " for "):
-		kind := d.Summary[strings.LastIndex(d.Summary, " ")+1:]
-		out := s.add(codeBlockLabel, d.Subject, "a %s block needs a name", kind)
-		out.Help = fmt.Sprintf("write it behind the type: %s \"name\" {", kind)
+		out := s.add(codeBlockLabel, d.Subject, "a %s block needs a name", labelled)
+		out.Help = fmt.Sprintf("write it behind the type: %s \"name\" {", labelled)
 	default:
 		s.parser(d, codeJSON)
 	}

@@ -24,10 +24,9 @@ func (ds Diagnostics) JSON(w io.Writer) error {
 	for _, d := range ds {
 		if d.Severity == Error {
 			out.Errors++
-		} else {
-			out.Warnings++
 		}
 	}
+	out.Warnings = len(ds) - out.Errors
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
@@ -60,10 +59,7 @@ type printer struct {
 	name  func(file string) string
 }
 
-// The colours of a diagnostic.
-const (
-	red, yellow, blue, bold = "31", "33", "34", "1"
-)
+const red, yellow, blue, bold = "31", "33", "34", "1"
 
 func (p *printer) paint(sgr, s string) string {
 	if !p.color || s == "" {
@@ -165,15 +161,13 @@ func window(s Snippet) (before, marked, after string) {
 	return before, marked, after
 }
 
-// tabWidth is the distance of tab stops.
-const tabWidth = 4
-
 // command matches what pipelines take for a command wherever it stands: ##[error], ##vso[task.complete],
 // ##teamcity[progress]. A comment may begin with ## all the same.
 var command = regexp.MustCompile(`##([A-Za-z]*\[)`)
 
 // visible is a source line as it is printed: tabs as spaces, control characters as escapes, and no commands.
 func visible(line string) string {
+	const tabWidth = 4
 	var b strings.Builder
 	for i, part := range strings.Split(string([]rune(line)), "\t") { // a byte that is no UTF-8 is one cell
 		if i > 0 {

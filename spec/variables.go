@@ -29,6 +29,7 @@ type variable struct {
 	mistyped bool           // it may have no value for a reason that has been reported
 	value    cty.Value      // unknown: there is none, which has been reported
 	origin   string         // where value was given
+	rng      hcl.Range      // of value
 }
 
 func (l *loader) declareVariables() {
@@ -96,7 +97,7 @@ func (l *loader) settleVariables() {
 			continue
 		}
 		if v.def != nil { // one that is never used must fit too
-			v.origin = "default at " + at(v.def.NameRange)
+			v.origin, v.rng = "default at "+at(v.def.NameRange), v.def.Expr.Range()
 			s := l.constantScope("variable " + quote(name))
 			val, ok := s.eval(v.def.Expr)
 			if ok {
@@ -139,20 +140,12 @@ func (l *loader) validateVariables() {
 				continue
 			}
 			if message, holds := s.holds(r); !holds {
-				d := s.add(codeVarInvalid, l.placeOf(v), "%s", message)
+				d := s.add(codeVarInvalid, &v.rng, "%s", message)
 				d.Values = s.values(r.condition.Expr, ctx)
 				l.relate(d, r.condition.Expr.Range(), "this does not hold")
 			}
 		}
 	}
-}
-
-// placeOf returns the place where the value of v was given.
-func (l *loader) placeOf(v *variable) *hcl.Range {
-	if v.input != nil {
-		return &v.input.rng
-	}
-	return v.def.Expr.Range().Ptr()
 }
 
 // envPrefix begins the name of each environment variable that sets a variable.
@@ -253,43 +246,42 @@ func (l *loader) readValueFile(path, name string) {
 
 // settleInput converts the value that was given last.
 func (l *loader) settleInput(v *variable) {
-	v.origin = v.input.origin
+	v.origin, v.rng = v.input.origin, v.input.rng
 	s := &scope{loader: l, ctx: &hcl.EvalContext{}, in: "variable " + quote(v.name)}
-	val, expr := cty.NilVal, v.input.expr
+	expr := v.input.expr
 	if expr == nil {
-		val, expr = l.textInput(s, v)
-	} else if lit, ok := s.literal(expr); ok {
-		val = lit
+		expr = s.textInput(v)
 	}
-	if val == cty.NilVal {
+	if expr == nil {
 		return
 	}
-	if val, ok := s.fit(val, v, expr, codeVarValue, "the value of variable "+quote(v.name)); ok {
+	val, ok := s.literal(expr)
+	if ok {
+		val, ok = s.fit(val, v, expr, codeVarValue, "the value of variable "+quote(v.name))
+	}
+	if ok {
 		v.value = val
 	}
 }
 
-// textInput reads a value from text: for a variable of a primitive type the text itself, else an expression.
-func (l *loader) textInput(s *scope, v *variable) (cty.Value, hcl.Expression) {
+// textInput reads text: for a variable of a primitive type it is the value itself, else an expression. nil: it is
+// neither, which has been reported.
+func (s *scope) textInput(v *variable) hcl.Expression {
 	if v.typ.IsPrimitiveType() || v.typ == cty.DynamicPseudoType {
-		return cty.StringVal(v.input.raw), hcl.StaticExpr(cty.StringVal(v.input.raw), v.input.rng)
+		return hcl.StaticExpr(cty.StringVal(v.input.raw), v.input.rng)
 	}
 	raw := []byte(v.input.raw)
-	if !l.shallow(raw, v.input.origin) {
-		return cty.NilVal, nil
+	if !s.shallow(raw, v.input.origin) {
+		return nil
 	}
 	expr, diags := hclsyntax.ParseExpression(raw, v.input.origin, hcl.InitialPos)
 	if diags.HasErrors() {
 		d := s.add(codeVarInput, &v.input.rng, "the value of variable %q is not an expression", v.name)
 		d.Detail = strings.TrimSuffix(lowerFirst(diags[0].Detail), ".")
 		d.Help = "a " + typeName(v.typ) + " is written as in HCL: " + exampleOf(v.typ)
-		return cty.NilVal, nil
+		return nil
 	}
-	val, ok := s.literal(expr)
-	if !ok {
-		return cty.NilVal, nil
-	}
-	return val, expr
+	return expr
 }
 
 // exampleOf is a value of a collection type, for help texts.
