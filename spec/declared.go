@@ -27,7 +27,7 @@ type block[T any] struct {
 	scope    *scope
 	set      settings
 	rules    []rule
-	parts    []decodePart[T]
+	parts    []decoder[T]
 	defaults T
 	from     origins // of the defaults
 	damaged  bool    // its parts have findings: its values are looked at, the whole is not
@@ -48,7 +48,6 @@ func (l *loader) readDeclared(c *Config) declared {
 	return d
 }
 
-// read decodes all blocks of a kind.
 func (k kindOf[T, P]) read(s *scope, c *Config, d *declared, defaults settings) {
 	l := s.loader
 	base, from, ok := k.readDefaults(*s, defaults)
@@ -148,7 +147,12 @@ func (k kindOf[T, P]) instance(c *Config, d *declared, b *block[T], s *scope, ad
 			f.Note = "this does not hold"
 		}
 	}
-	if s.failed || b.damaged || !k.fits(s, b, t) {
+	if s.failed || b.damaged {
+		return
+	}
+	if err := k.limits(t); err != nil {
+		why, help := remedy(err)
+		s.add(k.tooLarge, &b.DefRange, "%s", why).Help = help
 		return
 	}
 	if n := len(c.Declared); n > 0 {
@@ -158,19 +162,6 @@ func (k kindOf[T, P]) instance(c *Config, d *declared, b *block[T], s *scope, ad
 	}
 	c.Declared = append(c.Declared, t)
 	c.Origins[address] = from
-}
-
-// fits reports a declaration that as a whole cannot be.
-func (k kindOf[T, P]) fits(s *scope, b *block[T], t T) bool {
-	if k.limits == nil {
-		return true
-	}
-	err := k.limits(t)
-	if err != nil {
-		why, help := remedy(err)
-		s.add(k.tooLarge, &b.DefRange, "%s", why).Help = help
-	}
-	return err == nil
 }
 
 // rule is a validation or precondition block.
@@ -300,9 +291,14 @@ func (l *loader) readIgnore(c *Config, b *hcl.Block, d declared) {
 	s := l.newScope("ignore")
 	body := s.content(b.Body, schema{args: []string{"address", "fields", "until", "reason"}})
 	ig := resource.Ignore{At: at(b.DefRange)}
+	help := map[string]string{
+		"address": `add: address = "job.NAME"`,
+		"until":   `drift is ignored for a while only; add: until = "2027-01-31"`,
+		"reason":  "say why, and where that is tracked: whoever meets this later will want to know",
+	}
 	for _, name := range []string{"address", "until", "reason"} {
 		if body.args[name] == nil && body.ok {
-			s.add(codeMissing, &b.DefRange, "an ignore block needs the argument %s", name).Help = missingHelp(name)
+			s.add(codeMissing, &b.DefRange, "an ignore block needs the argument %s", name).Help = help[name]
 		}
 	}
 	ig.Address = s.ignored(body.args["address"], d)
@@ -312,21 +308,11 @@ func (l *loader) readIgnore(c *Config, b *hcl.Block, d declared) {
 	ig.Until = s.until(body.args["until"])
 	reason := body.args["reason"]
 	if store(&ig.Reason)(s.required(reason)) && strings.TrimSpace(ig.Reason) == "" {
-		s.wrong(codeReason, reason, cty.NilVal, "the reason is empty").Help = missingHelp("reason")
+		s.wrong(codeReason, reason, cty.NilVal, "the reason is empty").Help = help["reason"]
 	}
 	if !s.failed {
 		c.Ignores = append(c.Ignores, ig)
 	}
-}
-
-func missingHelp(name string) string {
-	switch name {
-	case "until":
-		return `drift is ignored for a while only; add: until = "2027-01-31"`
-	case "reason":
-		return "say why, and where that is tracked: whoever meets this later will want to know"
-	}
-	return `add: address = "job.NAME"`
 }
 
 // ignored decodes the address of an ignore: a declared job, or the path of an undeclared one.
@@ -376,7 +362,6 @@ func (s *scope) ignoredField(name string, a *hcl.Attribute, k kind) bool {
 	return false
 }
 
-// until decodes the last day of an ignore.
 func (s *scope) until(a *hcl.Attribute) string {
 	date, ok := s.required(a)
 	if !ok {

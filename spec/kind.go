@@ -33,7 +33,7 @@ type kindOf[T resource.Declaration, P resource.Embeds[T]] struct {
 	members  string
 	initial  T // with all defaults
 	parts    parts[T]
-	limits   func(T) error // says why a declaration as a whole cannot be; nil: whatever decodes can be
+	limits   func(T) error // says why a declaration as a whole cannot be
 	tooLarge string        // the code of such a finding
 }
 
@@ -47,14 +47,12 @@ func (k kindOf[T, P]) optional() []string {
 	return resource.Names(slices.DeleteFunc(slices.Clone(k.properties), required))
 }
 
-// schema is what may stand in a block of this kind.
 func (k kindOf[T, P]) schema() schema {
 	s := schemaOf(slices.Concat([]string{"for_each", "name", "root"}, k.names(), []string{"labels"}))
 	s.blocks = append(append(s.blocks, k.parts.schemas()...), blockType{name: "precondition"})
 	return s
 }
 
-// defaultsSchema is what may stand in the defaults block.
 func defaultsSchema() schema {
 	names := []string{"root"}
 	for _, k := range kinds() {
@@ -176,24 +174,15 @@ type parts[T any] struct {
 	types         []part[T]
 }
 
-// part is a type of these blocks, made of a partOf.
+// part is a type of these blocks.
 type part[T any] struct {
 	schema blockType
-	read   func(s *scope, b *hcl.Block) decodePart[T] // once for all that for_each makes of a block
+	read   func(s *scope, b *hcl.Block) decoder[T] // once for all that for_each makes of a block
 	export func(b *bytes.Buffer, t *T)
 }
 
-// decodePart decodes the arguments of a block into t, and notes in from where each value came from.
-type decodePart[T any] func(s *scope, t *T, from origins)
-
-// partOf describes a part whose blocks are values of type E.
-type partOf[T, E any] struct {
-	table[E]
-	initial func(name string) E
-	name    func(E) string
-	all     func(*T) []E
-	add     func(*T, E)
-}
+// decoder decodes the arguments of a block into t, and notes in from where each value came from.
+type decoder[T any] func(s *scope, t *T, from origins)
 
 func (ps parts[T]) schemas() []blockType {
 	var all []blockType
@@ -204,7 +193,7 @@ func (ps parts[T]) schemas() []blockType {
 }
 
 // read reads those of blocks that are parts of the declaration of.
-func (ps parts[T]) read(s *scope, of *hcl.Block, blocks []*hcl.Block) (decode []decodePart[T]) {
+func (ps parts[T]) read(s *scope, of *hcl.Block, blocks []*hcl.Block) (decode []decoder[T]) {
 	first := map[string]*hcl.Block{}
 	for _, b := range blocks {
 		i := slices.IndexFunc(ps.types, func(p part[T]) bool { return p.schema.name == b.Type })
@@ -231,36 +220,21 @@ func (ps parts[T]) read(s *scope, of *hcl.Block, blocks []*hcl.Block) (decode []
 	return decode
 }
 
-func (p partOf[T, E]) part() part[T] {
-	return part[T]{blockType{name: p.blockType, label: "name", args: p.names()}, p.read, p.export}
-}
-
-func (p partOf[T, E]) read(s *scope, b *hcl.Block) decodePart[T] {
-	label, section := b.Labels[0], p.blockType+"."+b.Labels[0]+"."
-	in := p.blockType + " " + quote(label) + " of "
+// readPart reads a labelled block that stands in another one.
+func (k table[T]) readPart(s *scope, b *hcl.Block) decoder[T] {
+	section, in := k.blockType+"."+b.Labels[0]+".", k.blockType+" "+quote(b.Labels[0])+" of "
 	var set settings
 	s.inside(in, func(s *scope) {
-		c := s.content(b.Body, schema{args: p.names()})
+		c := s.content(b.Body, schema{args: k.names()})
 		if set = c.args; c.ok {
-			p.complete(s, b, set)
+			k.complete(s, b, set)
 		}
 	})
 	return func(s *scope, t *T, from origins) {
-		for _, name := range p.names() {
+		for _, name := range k.names() {
 			from[section+name] = "default"
 		}
-		e := p.initial(label)
-		s.inside(in, func(s *scope) { p.decode(s, set, &e, from, section, "") })
-		p.add(t, e)
-	}
-}
-
-func (p partOf[T, E]) export(b *bytes.Buffer, t *T) {
-	for _, e := range p.all(t) {
-		fmt.Fprintf(b, "\n%s %s {\n", p.blockType, literal(p.name(e)))
-		usual := p.initial(p.name(e))
-		p.table.export(b, &e, &usual)
-		b.WriteString("}\n")
+		s.inside(in, func(s *scope) { k.decode(s, set, t, from, section, "") })
 	}
 }
 

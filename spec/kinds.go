@@ -1,8 +1,10 @@
 package spec
 
 import (
+	"bytes"
 	"fmt"
-	"slices"
+
+	"github.com/hashicorp/hcl/v2"
 
 	"muster/resource/group"
 	"muster/resource/job"
@@ -12,7 +14,6 @@ import (
 // kinds lists the kinds of what can be declared, in the order in which their blocks are read.
 func kinds() []kind { return []kind{jobs(), groups(), queues()} }
 
-// jobs is the kind of job blocks.
 func jobs() kindOf[job.Job, *job.Job] {
 	return kindOf[job.Job, *job.Job]{
 		table: table[job.Job]{
@@ -28,10 +29,10 @@ func jobs() kindOf[job.Job, *job.Job] {
 			}},
 		},
 		members: "workers", initial: job.Default(),
+		limits: func(job.Job) error { return nil },
 	}
 }
 
-// groups is the kind of group blocks.
 func groups() kindOf[group.Group, *group.Group] {
 	return kindOf[group.Group, *group.Group]{
 		table: table[group.Group]{
@@ -50,31 +51,42 @@ func groups() kindOf[group.Group, *group.Group] {
 
 // duties are the blocks of one type of duty.
 func duties(t group.Type) part[group.Group] {
-	return partOf[group.Group, group.Duty]{
-		table: table[group.Duty]{
-			blockType: string(t), properties: group.DutyProperties(t),
-			words: map[string]words{
-				"versions": {code: codeVersions},
-				"timezone": {code: codeSchedule},
-				"schedule": {
-					code:    codeSchedule,
-					missing: "cron %q does not say when it runs",
-					add:     `add: schedule = "0 2 * * *"`,
-				},
-				"retries": {code: codeDutyNumber, less: "to run it once only, write 0"},
-				"keep":    {code: codeDutyNumber, less: "the last run is always remembered"},
+	duty := table[group.Duty]{
+		blockType: string(t), properties: group.DutyProperties(t),
+		words: map[string]words{
+			"versions": {code: codeVersions},
+			"timezone": {code: codeSchedule},
+			"schedule": {
+				code:    codeSchedule,
+				missing: "cron %q does not say when it runs",
+				add:     `add: schedule = "0 2 * * *"`,
 			},
+			"retries": {code: codeDutyNumber, less: "to run it once only, write 0"},
+			"keep":    {code: codeDutyNumber, less: "the last run is always remembered"},
 		},
-		initial: func(name string) group.Duty { return group.NewDuty(t, name) },
-		name:    func(d group.Duty) string { return d.Name },
-		all: func(g *group.Group) []group.Duty {
-			return slices.DeleteFunc(slices.Clone(g.Duties), func(d group.Duty) bool { return d.Type != t })
+	}
+	return part[group.Group]{
+		schema: blockType{name: duty.blockType, label: "name", args: duty.names()},
+		read: func(s *scope, b *hcl.Block) decoder[group.Group] {
+			decode := duty.readPart(s, b)
+			return func(s *scope, g *group.Group, from origins) {
+				d := group.NewDuty(t, b.Labels[0])
+				decode(s, &d, from)
+				g.Add(d)
+			}
 		},
-		add: (*group.Group).Add,
-	}.part()
+		export: func(b *bytes.Buffer, g *group.Group) {
+			for _, d := range g.Duties {
+				if usual := group.NewDuty(t, d.Name); d.Type == t {
+					fmt.Fprintf(b, "\n%s %s {\n", t, literal(d.Name))
+					duty.export(b, &d, &usual)
+					b.WriteString("}\n")
+				}
+			}
+		},
+	}
 }
 
-// queues is the kind of queue blocks.
 func queues() kindOf[queue.Queue, *queue.Queue] {
 	return kindOf[queue.Queue, *queue.Queue]{
 		table: table[queue.Queue]{
