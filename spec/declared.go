@@ -33,7 +33,6 @@ type block[T any] struct {
 	damaged  bool    // its parts have findings: its values are looked at, the whole is not
 }
 
-// readDeclared reads the defaults and then all that is declared into c.
 func (l *loader) readDeclared(c *Config) declared {
 	d := declared{places: map[string]*hcl.Block{}, blocks: map[string]bool{}}
 	var defaults settings
@@ -164,7 +163,6 @@ func (k kindOf[T, P]) instance(c *Config, d *declared, b *block[T], s *scope, ad
 	c.Origins[address] = from
 }
 
-// rule is a validation or precondition block.
 type rule struct{ condition, message *hcl.Attribute }
 
 // rule reads a validation or precondition block. If ok is false, it cannot be used; that has been reported.
@@ -201,7 +199,8 @@ func (s *scope) holds(r rule) (message string, holds bool) {
 	return text, text == ""
 }
 
-// checkPaths reports declarations that have the same path, or whose paths lie inside one another.
+// checkPaths reports declarations that have the same path, or whose paths lie inside one another or overlap with
+// muster's home.
 func (l *loader) checkPaths(c *Config, d declared) {
 	first := map[string]resource.Common{}
 	for _, t := range c.Declared {
@@ -225,7 +224,11 @@ func (l *loader) checkPaths(c *Config, d declared) {
 				break
 			}
 		}
-		l.checkHomeOf(c, id, d)
+		if p := id.Path(); within(p, c.Home) || within(c.Home, p) {
+			f := l.about(codeHome, id, d, "the path of %s and muster's home overlap", id.Address)
+			f.Detail = fmt.Sprintf("the %s is %s, home is %s", d.places[id.Address].Type, p, c.Home)
+			f.Help = "choose another home in the muster block, such as " + quote(resource.DefaultHome)
+		}
 	}
 	l.checkRoots(c, first)
 }
@@ -248,16 +251,6 @@ func (l *loader) samePath(id, prev resource.Common, d declared) {
 	f := l.about(codePathTwice, id, d, "%s and %s have one path, %s", prev.Address, id.Address, id.Path())
 	l.relate(f, d.places[prev.Address].DefRange, "first declared here")
 	f.Help = "give one of them another name or root"
-}
-
-// checkHomeOf reports a declaration whose path and muster's home overlap.
-func (l *loader) checkHomeOf(c *Config, id resource.Common, d declared) {
-	if !within(id.Path(), c.Home) && !within(c.Home, id.Path()) {
-		return
-	}
-	f := l.about(codeHome, id, d, "the path of %s and muster's home overlap", id.Address)
-	f.Detail = fmt.Sprintf("the %s is %s, home is %s", d.places[id.Address].Type, id.Path(), c.Home)
-	f.Help = "choose another home in the muster block, such as " + quote(resource.DefaultHome)
 }
 
 // checkRoots reports a root of the muster block that is a declared path or lies inside one.

@@ -32,7 +32,6 @@ func (s *scope) value(a *hcl.Attribute) (v cty.Value, ok bool) {
 	return v, ok && !v.IsNull()
 }
 
-// decode evaluates an argument and converts it.
 func (s *scope) decode(a *hcl.Attribute, want cty.Type, must string) (v cty.Value, ok bool) {
 	if v, ok = s.value(a); !ok {
 		return cty.DynamicVal, false
@@ -134,7 +133,6 @@ type element struct {
 
 func (e element) Range() hcl.Range { return e.rng }
 
-// source is the source text of an expression, in one line.
 func (s *scope) source(expr hcl.Expression) string {
 	return strings.Join(strings.Fields(s.textAt(expr.Range().Ptr())), " ")
 }
@@ -147,7 +145,6 @@ func wrap(function, text string) string {
 	return function + "(" + text + ")"
 }
 
-// enum decodes a string that must be one of the known ones.
 func (s *scope) enum(a *hcl.Attribute, known ...string) (string, bool) {
 	word, ok := s.text(a)
 	if !ok || slices.Contains(known, word) {
@@ -159,7 +156,6 @@ func (s *scope) enum(a *hcl.Attribute, known ...string) (string, bool) {
 	return "", false
 }
 
-// checkedText decodes a text that must pass a check.
 func (s *scope) checkedText(code string, a *hcl.Attribute, check func(string) error) (string, bool) {
 	return s.validText(a, check, false, words{code: code})
 }
@@ -249,7 +245,6 @@ func (s *scope) validText(a *hcl.Attribute, check func(string) error, required b
 	return text, ok && s.checked(w.code, a, text, check)
 }
 
-// size decodes a size between two bounds.
 func (s *scope) size(a *hcl.Attribute, least, most resource.Size) (resource.Size, bool) {
 	v, ok := s.value(a)
 	if !ok {
@@ -332,7 +327,6 @@ func (s *scope) wholeNumber(a *hcl.Attribute, least, most int64, required bool, 
 	return 0, false
 }
 
-// duration decodes a Go duration between two bounds.
 func (s *scope) duration(a *hcl.Attribute, least, most resource.Duration) (resource.Duration, bool) {
 	v, ok := s.value(a)
 	if !ok {

@@ -115,7 +115,6 @@ func (f *findings) add(code string, rng *hcl.Range, format string, args ...any) 
 	return d
 }
 
-// relate adds another place to d.
 func (f *findings) relate(d *Diagnostic, rng hcl.Range, message string) {
 	r, snippet := f.place(rng)
 	d.Related = append(d.Related, Related{*r, snippet, message})

@@ -174,7 +174,6 @@ type parts[T any] struct {
 	types         []part[T]
 }
 
-// part is a type of these blocks.
 type part[T any] struct {
 	schema blockType
 	read   func(s *scope, b *hcl.Block) decoder[T] // once for all that for_each makes of a block

@@ -49,7 +49,6 @@ func groups() kindOf[group.Group, *group.Group] {
 	}
 }
 
-// duties are the blocks of one type of duty.
 func duties(t group.Type) part[group.Group] {
 	duty := table[group.Duty]{
 		blockType: string(t), properties: group.DutyProperties(t),

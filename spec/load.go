@@ -112,7 +112,6 @@ func Load(path string, o Options) (*Config, Diagnostics) {
 	return c, ds
 }
 
-// loader holds one run of Load.
 type loader struct {
 	findings
 	dir        string // what names in the configuration are relative to

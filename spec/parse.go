@@ -16,7 +16,6 @@ import (
 // blocks are the top-level blocks of all files, by type, in source order.
 type blocks map[string][]*hcl.Block
 
-// topLevel is what may stand outside of any block.
 func topLevel() schema {
 	s := schema{blocks: []blockType{
 		{name: "muster"}, {name: "zookeeper"}, {name: "variable", label: "name"}, {name: "locals"}, {name: "defaults"},
@@ -155,7 +154,6 @@ func withoutStack(text string) string {
 	return text
 }
 
-// codeOf maps the library's summaries to our codes.
 func codeOf(summary, fallback string) string {
 	switch {
 	case strings.HasPrefix(summary, "Unclosed"), strings.HasPrefix(summary, "Unterminated"),
@@ -196,13 +194,11 @@ func lowerFirst(s string) string {
 	return strings.ToLower(s[:1]) + s[1:]
 }
 
-// schema is what may stand in a block.
 type schema struct {
 	args   []string
 	blocks []blockType
 }
 
-// blockType is a type of block.
 type blockType struct {
 	name  string
 	label string   // what its one label is; empty: it has none

@@ -55,7 +55,6 @@ func pathObject() cty.Value {
 	return cty.ObjectVal(map[string]cty.Value{"dir": cty.StringVal(".")})
 }
 
-// add records a finding in this scope.
 func (s *scope) add(code string, rng *hcl.Range, format string, args ...any) *Diagnostic {
 	d := s.loader.add(code, rng, format, args...)
 	d.In, d.Address = s.in, s.address
@@ -89,7 +88,6 @@ func (s *scope) eval(expr hcl.Expression) (v cty.Value, ok bool) {
 	return v, true
 }
 
-// evaluation translates what the library says about an expression.
 func (s *scope) evaluation(d *hcl.Diagnostic, expr hcl.Expression) {
 	out := s.parser(d, codeExpression)
 	if !perInstance(expr) {
@@ -254,10 +252,8 @@ func (s *scope) unknownRoot(t hcl.Traversal, root string) {
 	}
 	d := s.static(codeReference, rng, "nothing is called %q", root)
 	switch {
-	case s.vars[root] != nil:
-		d.Help = "write var." + root
-	case s.locals[root] != nil:
-		d.Help = "write local." + root
+	case s.vars[root] != nil || s.locals[root] != nil:
+		d.Help = "write " + s.qualified(root)
 	case root == "count":
 		d.Help = "there is no count: use for_each"
 	case len(t) == 1:
@@ -319,7 +315,6 @@ func attributeHelp(expr hcl.Expression, ctx *hcl.EvalContext) string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// instanceKey is one element of a for_each.
 type instanceKey struct {
 	key   string
 	value cty.Value
@@ -430,7 +425,6 @@ func written(t hcl.Traversal) string {
 // maxShown is how many characters of a value are shown.
 const maxShown = 60
 
-// render is a value in one short line.
 func render(v cty.Value) string {
 	ty := v.Type()
 	switch {
@@ -454,7 +448,6 @@ func render(v cty.Value) string {
 	return collection(v)
 }
 
-// number is a number as users write it.
 func number(v cty.Value) string {
 	f := v.AsBigFloat()
 	switch exp := f.MantExp(nil); {

@@ -120,7 +120,6 @@ func indented(s, indent string) string {
 	return strings.ReplaceAll(text.EscapeLines(s), "\n", "\n"+indent)
 }
 
-// place prints the position, the source line, and the marks below it.
 func (p *printer) place(arrow string, gutter int, r Range, s *Snippet, in, tone string, mark rune, note string) {
 	bar := strings.Repeat(" ", gutter+1)
 	at := fmt.Sprintf("%s:%d:%d", text.Escape(p.name(r.Filename)), r.Start.Line, r.Start.Column)

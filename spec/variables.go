@@ -72,7 +72,6 @@ func (l *loader) declareVariable(b *hcl.Block) *variable {
 	return v
 }
 
-// typeConstraint translates what the library says about a type.
 func (s *scope) typeConstraint(d *hcl.Diagnostic) {
 	out := s.parser(d, codeVarType)
 	out.Code, out.Summary = codeVarType, "this is not a type"
@@ -119,7 +118,6 @@ func (l *loader) settleVariables() {
 	}
 }
 
-// varObject is what var refers to.
 func (l *loader) varObject() cty.Value {
 	vals := map[string]cty.Value{}
 	for name, v := range l.vars {
@@ -163,9 +161,7 @@ type input struct {
 // in the order of their names, then --var-file and --var as they stand on the command line. What the environment holds
 // may be for other configurations.
 func (l *loader) readValues(autoVars []string) {
-	environ := slices.Clone(l.opts.Environ)
-	slices.Sort(environ)
-	for _, e := range environ {
+	for _, e := range sorted(l.opts.Environ) {
 		if rest, ok := strings.CutPrefix(e, envPrefix); ok {
 			if name, value, _ := strings.Cut(rest, "="); l.vars[name] != nil {
 				l.giveText(name, value, envPrefix+name)
@@ -223,7 +219,6 @@ func (l *loader) give(name string, nameRange hcl.Range, in *input) {
 	}
 }
 
-// readValueFile reads a file that holds values only.
 func (l *loader) readValueFile(path, name string) {
 	body := l.body(path, name, codeVarFile, &l.valueless)
 	if body == nil {
@@ -284,7 +279,6 @@ func (s *scope) textInput(v *variable) hcl.Expression {
 	return expr
 }
 
-// exampleOf is a value of a collection type, for help texts.
 func exampleOf(ty cty.Type) string {
 	if ty.IsMapType() || ty.IsObjectType() {
 		return `{ name = "value" }`
@@ -412,7 +406,6 @@ func (l *loader) cycle(members []*local) {
 	d.Detail = way.String() + "local." + members[0].name
 }
 
-// inOrder lists arguments in source order.
 func inOrder(attrs hcl.Attributes) []*hcl.Attribute {
 	return slices.SortedFunc(maps.Values(attrs), func(a, b *hcl.Attribute) int {
 		return a.NameRange.Start.Byte - b.NameRange.Start.Byte
