@@ -100,11 +100,8 @@ func (r Row) Stale() bool {
 	return comeBack && r.Action().deletes()
 }
 
-// defaultGrace is the Grace of a resource that is neither declared nor has a Record.
-const defaultGrace = resource.Duration(30 * time.Second)
-
 // Grace is how long no member must be live before a stale resource is deleted or replaced: as declared, or else as
-// recorded.
+// recorded, or else the default.
 func (r Row) Grace() resource.Duration {
 	switch {
 	case r.New != nil:
@@ -112,7 +109,7 @@ func (r Row) Grace() resource.Duration {
 	case r.recorded() != nil:
 		return r.recorded().Declaration.Policy().Grace
 	}
-	return defaultGrace
+	return resource.Duration(30 * time.Second)
 }
 
 // Diff compares. Everything that is declared or observed gets a row and a reason. The caller has checked the
@@ -150,7 +147,6 @@ func (w Want) isForgery(r Row) bool {
 		(r.otherKind() || !w.Owns(rec) && !slices.Contains(w.TakeOver, rec.Stack))
 }
 
-// byPath returns the declarations by path.
 func (w Want) byPath() map[string]resource.Declaration {
 	declared := make(map[string]resource.Declaration, len(w.Declared))
 	for _, d := range w.Declared {

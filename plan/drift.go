@@ -241,7 +241,6 @@ func differs(changes []resource.Change) string {
 	return "; " + text.Plural(len(changes), "field differs", "fields differ") + " from the declaration"
 }
 
-// health counts the members.
 func (r Row) health() string {
 	if r.recorded() == nil {
 		return fmt.Sprintf("%d joined, %d live", r.Old.Count(resource.CountJoined), r.Old.Live)

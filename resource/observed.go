@@ -63,7 +63,6 @@ const (
 // Class is what the facts mean for the decision about an action. All kinds have the same classes.
 type Class int
 
-// The classes.
 const (
 	Missing     Class = iota // nothing is there
 	Foreign                  // something is there that muster did not make

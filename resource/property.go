@@ -32,7 +32,6 @@ type Property[T any] struct {
 // Type is the type of a property's value.
 type Type int
 
-// The types.
 const (
 	TypeInt      Type = iota // a whole number
 	TypeDuration             // "30s"
@@ -184,7 +183,6 @@ func FieldsOf[T any](ps []Property[T], t *T) []Field {
 	return fs
 }
 
-// Names lists the names of a table.
 func Names[T any](ps []Property[T]) []string {
 	names := make([]string, len(ps))
 	for i, p := range ps {

@@ -118,7 +118,6 @@ func verbs(a plan.Action) []string {
 	return []string{"no-op"}
 }
 
-// encodeRow is r as a change.
 func encodeRow(r plan.Row, kind resource.Kind) (change, error) {
 	c := change{
 		Address: r.Address(), Type: kind.Name, Name: r.Name(), Path: r.Path, DeclaredAt: r.At(), Status: r.Old.Status(),

@@ -91,13 +91,10 @@ func decode(kinds []resource.Kind, file []byte) (Saved, error) {
 	return s, nil
 }
 
-// maxID is how many characters the id of a plan has at most.
-const maxID = 64
-
 // check refuses values outside the rows that are invalid. An apply with an invalid name could change znodes that are
 // not muster's.
 func (s Saved) check() error {
-	err := cmp.Or(resource.InField("id", resource.CheckShortName("plan", s.Plan.ID, maxID)),
+	err := cmp.Or(resource.InField("id", resource.CheckShortName("plan", s.Plan.ID, 64)),
 		resource.InField("stack", resource.CheckName("stack", s.Plan.Stack)))
 	if s.Plan.Home != "" {
 		err = cmp.Or(err, resource.InField("home", resource.CheckHome(s.Plan.Home)))

@@ -36,10 +36,8 @@ type Group struct {
 	Duties []Duty `json:"-"` // sorted by name, and no two have one name; see groupJSON
 }
 
-// KindName is the name of this kind.
 const KindName = "group"
 
-// Kind describes the kind of groups.
 func Kind() resource.Kind { return kind() }
 
 var kind = sync.OnceValue(func() resource.Kind {

@@ -75,10 +75,8 @@ const (
 	Fail OnRunning = "fail"
 )
 
-// KindName is the name of this kind.
 const KindName = "job"
 
-// Kind describes the kind of jobs.
 func Kind() resource.Kind { return kind() }
 
 var kind = sync.OnceValue(func() resource.Kind {

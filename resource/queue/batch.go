@@ -63,7 +63,6 @@ func (r Results) Keep() (time.Duration, bool) {
 // Role is what a process does in a queue.
 type Role string
 
-// The roles.
 const (
 	Executor Role = "executor"
 	Watcher  Role = "watcher"

@@ -30,10 +30,8 @@ type Queue struct {
 	resource.InPlace
 }
 
-// KindName is the name of this kind.
 const KindName = "queue"
 
-// Kind describes the kind of queues.
 func Kind() resource.Kind { return kind() }
 
 var kind = sync.OnceValue(func() resource.Kind {
