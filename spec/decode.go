@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/big"
 	"regexp"
 	"slices"
 	"strconv"
@@ -306,10 +307,8 @@ func (s *scope) wholeNumber(a *hcl.Attribute, least, most int64, required bool, 
 		return 0, false
 	}
 	f := n.AsBigFloat()
-	if f.IsInt() {
-		if i, acc := f.Int64(); acc == 0 && i >= least && i <= most {
-			return int(i), true
-		}
+	if i, acc := f.Int64(); acc == big.Exact && i >= least && i <= most {
+		return int(i), true
 	}
 	d := s.wrong(w.code, a, n, "%s", must)
 	switch {

@@ -51,9 +51,9 @@ func functions(root *os.Root) map[string]function.Function {
 		"slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
 
 		// encodings
-		"base64decode": base64DecodeFunc(), "base64encode": textFunc(base64.StdEncoding.EncodeToString), "csvdecode": stdlib.CSVDecodeFunc,
-		"jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "md5": textFunc(hexMD5),
-		"sha256": textFunc(hexSHA256),
+		"base64decode": base64DecodeFunc(), "base64encode": textFunc(base64.StdEncoding.EncodeToString),
+		"csvdecode": stdlib.CSVDecodeFunc, "jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc,
+		"md5": textFunc(hexMD5), "sha256": textFunc(hexSHA256),
 
 		// types
 		"can": tryfunc.CanFunc, "try": tryfunc.TryFunc,
