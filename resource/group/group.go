@@ -256,27 +256,22 @@ type dutiesJSON struct {
 	Cron   map[string]json.RawMessage `json:"cron,omitempty"`
 }
 
-// of returns the duties of one type.
-func (j *dutiesJSON) of(t Type) *map[string]json.RawMessage {
+func (j dutiesJSON) of(t Type) map[string]json.RawMessage {
 	if t == Cron {
-		return &j.Cron
+		return j.Cron
 	}
-	return &j.Leader
+	return j.Leader
 }
 
 // MarshalJSON implements json.Marshaler. Equal groups have equal bytes.
 func (g Group) MarshalJSON() ([]byte, error) {
-	doc := groupJSON{plainGroup: plainGroup(g)}
+	doc := groupJSON{plainGroup(g), dutiesJSON{map[string]json.RawMessage{}, map[string]json.RawMessage{}}}
 	for _, d := range g.Duties {
 		body, err := resource.EncodeChanged(DutyProperties(d.Type), &d)
 		if err != nil {
 			return nil, err
 		}
-		all := doc.of(d.Type)
-		if *all == nil {
-			*all = map[string]json.RawMessage{}
-		}
-		(*all)[d.Name] = body
+		doc.of(d.Type)[d.Name] = body
 	}
 	return json.Marshal(doc)
 }
@@ -292,7 +287,7 @@ func (g *Group) UnmarshalJSON(body []byte) error {
 	}
 	g.Duties = nil
 	for _, t := range Types() {
-		objects := *doc.of(t)
+		objects := doc.of(t)
 		for _, name := range slices.Sorted(maps.Keys(objects)) {
 			d := NewDuty(t, name)
 			err := json.Unmarshal(objects[name], &d)
