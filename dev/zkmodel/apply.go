@@ -1,6 +1,7 @@
 package zkmodel
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 )
@@ -206,9 +207,9 @@ func (s *Server) write(p *Peer, xid int32, op OpType, d *decoder) encoder {
 	t := &Txn{Session: p.session.id, Ops: []Op{decodeOp(d, op)}}
 	s.execute(p, t, d.err)
 	if t.Err != OK {
-		return newReply(xid, t.Zxid, t.Err, 0)
+		return newReply(xid, t.Zxid, t.Err)
 	}
-	e := newReply(xid, t.Zxid, OK, 4+len(t.Ops[0].Path)+statSize)
+	e := newReply(xid, t.Zxid, OK)
 	e.result(op, &t.Ops[0])
 	return e
 }
@@ -221,9 +222,9 @@ func (s *Server) multi(p *Peer, xid int32, d *decoder) encoder {
 	t := &Txn{Session: p.session.id, Multi: true, Ops: decodeOps(d)}
 	s.execute(p, t, d.err)
 	if d.err != nil {
-		return newReply(xid, t.Zxid, t.Err, 0)
+		return newReply(xid, t.Zxid, t.Err)
 	}
-	e := newReply(xid, t.Zxid, OK, (len(t.Ops)+1)*opHeaderSize+t.size())
+	e := newReply(xid, t.Zxid, OK)
 	for i := range t.Ops {
 		o := &t.Ops[i]
 		if t.Err != OK {
@@ -280,25 +281,17 @@ func decodeOp(d *decoder, op OpType) Op {
 	o := Op{Type: op, Path: d.string(), Version: -1}
 	switch op {
 	case OpCreate, OpCreate2:
-		o.Data = cloneData(d.buffer())
+		o.Data = bytes.Clone(d.buffer())
 		o.ACL = d.acl()
 		o.Flags = Flags(d.int32())
 		return o
 	case OpSetData:
-		o.Data = cloneData(d.buffer())
+		o.Data = bytes.Clone(d.buffer())
 	case OpSetACL:
 		o.ACL = d.acl()
 	}
 	o.Version = d.int32()
 	return o
-}
-
-// cloneData keeps null and empty apart.
-func cloneData(b []byte) []byte {
-	if b == nil {
-		return nil
-	}
-	return append(make([]byte, 0, len(b)), b...)
 }
 
 // result appends what the reply to an operation of the type as holds.
@@ -314,25 +307,10 @@ func (e *encoder) result(as OpType, o *Op) {
 	}
 }
 
-// opHeaderSize is the number of bytes of the header of an operation.
-const opHeaderSize = 9
-
 func (e *encoder) opHeader(op OpType, done bool, err Code) {
 	e.int32(int32(op))
 	e.bool(done)
 	e.int32(int32(err))
-}
-
-// size is a bound of the bytes of all results of a transaction.
-func (t *Txn) size() int {
-	n := 0
-	for i := range t.Ops {
-		n += 4 + len(t.Ops[i].Path)
-		if t.Ops[i].Type != OpCreate {
-			n += statSize
-		}
-	}
-	return n
 }
 
 // read answers a request that changes nothing. Source: FinalRequestProcessor.
@@ -340,11 +318,11 @@ func (s *Server) read(p *Peer, xid int32, op OpType, d *decoder) encoder {
 	path := d.string()
 	watch := op != OpSync && op != OpGetACL && d.bool()
 	if d.err != nil {
-		return newReply(xid, s.zxid, MarshallingError, 0)
+		return newReply(xid, s.zxid, MarshallingError)
 	}
+	e := newReply(xid, s.zxid, OK)
 	switch op {
 	case OpSync:
-		e := newReply(xid, s.zxid, OK, 4+len(path))
 		e.string(path)
 		return e
 	case OpExists:
@@ -356,64 +334,44 @@ func (s *Server) read(p *Peer, xid int32, op OpType, d *decoder) encoder {
 	}
 	n, code := s.find(path, perms, p)
 	if code != OK {
-		return newReply(xid, s.zxid, code, 0)
+		return newReply(xid, s.zxid, code)
 	}
+	watched := s.child
 	switch op {
 	case OpGetACL:
-		return s.replyACL(p, xid, n)
-	case OpGetData:
-		if watch {
-			s.data.add(path, p)
+		acl := n.acl
+		if !permitted(acl, permAdmin, p.ids) {
+			acl = withoutHashes(acl)
 		}
-		e := newReply(xid, s.zxid, OK, 4+len(n.data)+statSize)
+		e.acl(acl)
+	case OpGetData:
+		watched = s.data
 		e.buffer(n.data)
+	default:
+		e.strings(n.names())
+	}
+	if op != OpGetChildren {
 		e.stat(n.stat())
-		return e
 	}
 	if watch {
-		s.child.add(path, p)
+		watched.add(path, p)
 	}
-	return s.replyChildren(xid, op, n)
+	return e
 }
 
 // exists needs no permission, and watches also a znode that does not exist.
 func (s *Server) exists(p *Peer, xid int32, path string, watch bool) encoder {
 	if strings.IndexByte(path, 0) >= 0 {
-		return newReply(xid, s.zxid, BadArguments, 0)
+		return newReply(xid, s.zxid, BadArguments)
 	}
 	if watch {
 		s.data.add(path, p)
 	}
 	n := s.tree.nodes[path]
 	if n == nil {
-		return newReply(xid, s.zxid, NoNode, 0)
+		return newReply(xid, s.zxid, NoNode)
 	}
-	e := newReply(xid, s.zxid, OK, statSize)
-	e.stat(n.stat())
-	return e
-}
-
-func (s *Server) replyChildren(xid int32, op OpType, n *node) encoder {
-	names := n.names()
-	size := 4 + statSize
-	for _, name := range names {
-		size += 4 + len(name)
-	}
-	e := newReply(xid, s.zxid, OK, size)
-	e.strings(names)
-	if op == OpGetChildren2 {
-		e.stat(n.stat())
-	}
-	return e
-}
-
-func (s *Server) replyACL(p *Peer, xid int32, n *node) encoder {
-	acl := n.acl
-	if !permitted(acl, permAdmin, p.ids) {
-		acl = withoutHashes(acl)
-	}
-	e := newReply(xid, s.zxid, OK, 128+statSize)
-	e.acl(acl)
+	e := newReply(xid, s.zxid, OK)
 	e.stat(n.stat())
 	return e
 }

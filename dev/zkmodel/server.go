@@ -397,22 +397,21 @@ func (p *Peer) dispatch(xid int32, op OpType, d *decoder) bool {
 	s := p.server
 	switch op {
 	case OpPing:
-		p.out(newReply(pingXid, s.zxid, OK, 0))
+		p.out(newReply(pingXid, s.zxid, OK))
 	case OpExists, OpGetData, OpGetChildren, OpGetChildren2, OpGetACL, OpSync:
 		p.out(s.read(p, xid, op, d))
 	case OpSetWatches:
-		code := s.setWatches(p, d)
-		p.out(newReply(xid, s.zxid, code, 0))
+		p.out(newReply(xid, s.zxid, s.setWatches(p, d)))
 	case OpCreate, OpCreate2, OpDelete, OpSetData, OpSetACL:
 		p.out(s.write(p, xid, op, d))
 	case OpMulti:
 		p.out(s.multi(p, xid, d))
 	case OpClose:
 		s.endSession(p.session)
-		p.out(newReply(xid, s.zxid, OK, 0))
+		p.out(newReply(xid, s.zxid, OK))
 		return p.close()
 	default:
-		p.out(newReply(xid, -1, Unimplemented, 0))
+		p.out(newReply(xid, -1, Unimplemented))
 		return p.close()
 	}
 	return true
@@ -433,18 +432,18 @@ func (p *Peer) authenticate(xid int32, d *decoder) bool {
 		return p.close()
 	}
 	if scheme != "digest" || credential == nil || !utf8.Valid(credential) {
-		p.out(newReply(xid, 0, AuthFailed, 0))
+		p.out(newReply(xid, 0, AuthFailed))
 		return p.close()
 	}
 	if id := digestIdentity(credential); !slices.Contains(p.ids, id) {
 		p.ids = append(p.ids, id)
 	}
-	p.out(newReply(xid, 0, OK, 0))
+	p.out(newReply(xid, 0, OK))
 	return true
 }
 
 func (p *Peer) sendEvent(event eventType, path string) {
-	e := newReply(eventXid, -1, OK, 12+len(path))
+	e := newReply(eventXid, -1, OK)
 	e.int32(int32(event))
 	e.int32(syncConnected)
 	e.string(path)

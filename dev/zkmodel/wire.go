@@ -197,15 +197,9 @@ func (e *encoder) stat(s Stat) {
 	e.int64(s.Pzxid)
 }
 
-// statSize is the number of bytes of a Stat on the wire, headerSize that of a reply's header.
-const (
-	statSize   = 68
-	headerSize = 16
-)
-
-// newReply begins a reply with its header. room is how many bytes follow.
-func newReply(xid int32, zxid int64, err Code, room int) encoder {
-	e := make(encoder, 0, headerSize+room)
+// newReply begins a reply with its header.
+func newReply(xid int32, zxid int64, err Code) encoder {
+	e := make(encoder, 0, 128)
 	e.int32(xid)
 	e.int64(zxid)
 	e.int32(int32(err))
