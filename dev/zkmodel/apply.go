@@ -139,7 +139,7 @@ func (s *Server) setData(p *Peer, t *Txn, i int, now int64) Code {
 	if s.conflicts(t, i, n.meta.Version) {
 		return BadVersion
 	}
-	s.tree.keep(n, changed)
+	s.tree.keep(n)
 	n.data = o.Data
 	n.meta.Version++
 	n.meta.Mzxid, n.meta.Mtime = t.Zxid, now
@@ -276,7 +276,7 @@ func ReadRequest(frame []byte) (xid int32, op OpType, ops []Op) {
 	return xid, op, ops
 }
 
-// decodeOp reads the body of a write operation. The data is a copy.
+// decodeOp reads the body of a write operation. The data is a copy, and nil for null.
 func decodeOp(d *decoder, op OpType) Op {
 	o := Op{Type: op, Path: d.string(), Version: -1}
 	switch op {

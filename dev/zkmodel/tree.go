@@ -54,24 +54,8 @@ func (n *node) name() string { return n.path[len(n.parent.path)+1:] }
 type tree struct {
 	nodes      map[string]*node
 	ephemerals map[int64]map[*node]struct{} // by session
-	undo       []change                     // of the transaction that runs, oldest first
+	undo       []func()                     // of the transaction that runs, oldest first
 }
-
-// change is what a znode was before a transaction changed it.
-type change struct {
-	n    *node
-	what changeKind
-	data []byte
-	meta Stat
-}
-
-type changeKind int
-
-const (
-	changed changeKind = iota
-	added
-	removed
-)
 
 // newTree holds what a new server holds.
 func newTree() *tree {
@@ -126,37 +110,31 @@ func (t *tree) ownedBy(session int64) []*node {
 	})
 }
 
-// keep remembers the znode as it is, before a change.
-func (t *tree) keep(n *node, what changeKind) {
-	t.undo = append(t.undo, change{n: n, what: what, data: n.data, meta: n.meta})
+// keep remembers the znode's data and metadata, before a change.
+func (t *tree) keep(n *node) {
+	data, meta := n.data, n.meta
+	t.undo = append(t.undo, func() { n.data, n.meta = data, meta })
 }
 
 func (t *tree) add(n *node, zxid int64) {
-	t.keep(n.parent, changed)
-	t.keep(n, added)
+	t.keep(n.parent)
+	t.undo = append(t.undo, func() { t.unlink(n) })
 	n.parent.meta.Cversion++
 	n.parent.meta.Pzxid = zxid
 	t.link(n)
 }
 
 func (t *tree) remove(n *node, zxid int64) {
-	t.keep(n.parent, changed)
-	t.keep(n, removed)
+	t.keep(n.parent)
+	t.undo = append(t.undo, func() { t.link(n) })
 	n.parent.meta.Pzxid = zxid
 	t.unlink(n)
 }
 
 // rollback undoes all changes since the last commit.
 func (t *tree) rollback() {
-	for _, c := range slices.Backward(t.undo) {
-		switch c.what {
-		case added:
-			t.unlink(c.n)
-		case removed:
-			t.link(c.n)
-		case changed:
-			c.n.data, c.n.meta = c.data, c.meta
-		}
+	for _, undo := range slices.Backward(t.undo) {
+		undo()
 	}
 	t.commit()
 }
