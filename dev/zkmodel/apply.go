@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// execute executes all operations or none, sends the events, and fills in what came of it. unread is the error with
-// which the request could not be read. A refused transaction uses up a zxid too.
-func (s *Server) execute(p *Peer, t *Txn, unread error) {
+// execute executes all operations or none, sends the events, and fills in what came of it. unread is set if
+// the request could not be read. A refused transaction uses up a zxid too.
+func (s *Server) execute(p *Peer, t *Txn, unread bool) {
 	s.zxid++
 	t.Zxid = s.zxid
-	if unread != nil {
+	if unread {
 		t.Err, t.Ops = MarshallingError, nil
 	}
 	now := s.o.Now().UnixMilli()
@@ -205,7 +205,7 @@ func (s *Server) conflicts(t *Txn, i int, version int32) bool {
 // write executes a request of one operation and returns its reply.
 func (s *Server) write(p *Peer, xid int32, op OpType, d *decoder) encoder {
 	t := &Txn{Session: p.session.id, Ops: []Op{decodeOp(d, op)}}
-	s.execute(p, t, d.err)
+	s.execute(p, t, d.bad)
 	if t.Err != OK {
 		return newReply(xid, t.Zxid, t.Err)
 	}
@@ -220,8 +220,8 @@ func (s *Server) write(p *Peer, xid int32, op OpType, d *decoder) encoder {
 // MultiResponse.
 func (s *Server) multi(p *Peer, xid int32, d *decoder) encoder {
 	t := &Txn{Session: p.session.id, Multi: true, Ops: decodeOps(d)}
-	s.execute(p, t, d.err)
-	if d.err != nil {
+	s.execute(p, t, d.bad)
+	if d.bad {
 		return newReply(xid, t.Zxid, t.Err)
 	}
 	e := newReply(xid, t.Zxid, OK)
@@ -248,14 +248,14 @@ func decodeOps(d *decoder) (ops []Op) {
 	for {
 		op, done := OpType(d.int32()), d.bool()
 		d.int32()
-		if d.err != nil || done {
+		if d.bad || done {
 			return ops
 		}
 		switch op {
 		case OpCreate, OpCreate2, OpDelete, OpSetData, OpCheck:
 			ops = append(ops, decodeOp(d, op))
 		default:
-			d.err = errUnknownOp
+			d.bad = true
 		}
 	}
 }
@@ -317,7 +317,7 @@ func (e *encoder) opHeader(op OpType, done bool, err Code) {
 func (s *Server) read(p *Peer, xid int32, op OpType, d *decoder) encoder {
 	path := d.string()
 	watch := op != OpSync && op != OpGetACL && d.bool()
-	if d.err != nil {
+	if d.bad {
 		return newReply(xid, s.zxid, MarshallingError)
 	}
 	e := newReply(xid, s.zxid, OK)

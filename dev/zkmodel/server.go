@@ -380,7 +380,7 @@ func (p *Peer) Handle(frame []byte) (open bool) {
 	}
 	d := decoder{b: frame}
 	xid, op := d.int32(), OpType(d.int32())
-	if d.err != nil {
+	if d.bad {
 		return p.close()
 	}
 	if op == OpAuth {
@@ -428,7 +428,7 @@ const (
 func (p *Peer) authenticate(xid int32, d *decoder) bool {
 	d.int32()
 	scheme, credential := d.string(), d.buffer()
-	if d.err != nil {
+	if d.bad {
 		return p.close()
 	}
 	if scheme != "digest" || credential == nil || !utf8.Valid(credential) {
@@ -496,7 +496,7 @@ func (p *Peer) handshake(frame []byte) bool {
 	d.int32()
 	seen, millis, id := d.int64(), d.int32(), d.int64()
 	secret := d.buffer()
-	if d.err != nil || seen > s.zxid {
+	if d.bad || seen > s.zxid {
 		return p.close() // the client has seen a future that this server does not know
 	}
 	p.flag = len(d.b) > 0

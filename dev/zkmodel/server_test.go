@@ -415,7 +415,7 @@ func (c *client) multi(ops ...operation) (codes []Code, paths []string) {
 	r := c.next()
 	for {
 		op, done, code := OpType(r.body.int32()), r.body.bool(), Code(r.body.int32())
-		if done || r.body.err != nil {
+		if done || r.body.bad {
 			return codes, paths
 		}
 		codes = append(codes, code)

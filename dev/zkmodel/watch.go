@@ -100,7 +100,7 @@ func parentPath(path string) string {
 func (s *Server) setWatches(p *Peer, d *decoder) Code {
 	relative := d.int64()
 	data, exist, child := d.strings(), d.strings(), d.strings()
-	if d.err != nil {
+	if d.bad {
 		return MarshallingError
 	}
 	// again sets a watch. If the znode is gone, or last says that it changed after relative, it sends the event instead.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -14,22 +13,16 @@ import (
 // The wire format is ZooKeeper's jute: big-endian integers; a string, buffer or list has its length before it in 4
 // bytes, and length -1 stands for null. Source: zookeeper.jute of ZooKeeper 3.8.
 
-// Why a request cannot be read. Its sender gets MarshallingError.
-var (
-	errShort     = errors.New("frame is too short or holds a wrong length")
-	errUnknownOp = errors.New("unknown operation in a transaction")
-)
-
-// decoder reads a frame. After an error all reads return zero values.
+// decoder reads a frame. Once it is bad all reads return zero values.
 type decoder struct {
 	b   []byte
-	err error
+	bad bool // too short, or it holds a wrong length or an unknown operation: its sender gets MarshallingError
 }
 
 // take returns the next n bytes of the frame itself, or nil.
 func (d *decoder) take(n int) []byte {
-	if d.err != nil || n < 0 || n > len(d.b) {
-		d.err = errShort
+	if d.bad || n < 0 || n > len(d.b) {
+		d.bad = true
 		return nil
 	}
 	v := d.b[:n:n]
@@ -77,7 +70,7 @@ const null = "\xff"
 
 // nullable reads a string that may be null: kazoo sends the empty id in an ACL so.
 func (d *decoder) nullable() string {
-	if rest, ok := bytes.CutPrefix(d.b, []byte{0xff, 0xff, 0xff, 0xff}); ok && d.err == nil {
+	if rest, ok := bytes.CutPrefix(d.b, []byte{0xff, 0xff, 0xff, 0xff}); ok && !d.bad {
 		d.b = rest
 		return null
 	}
@@ -87,7 +80,7 @@ func (d *decoder) nullable() string {
 func (d *decoder) strings() []string {
 	n := d.int32()
 	if n < 0 || int(n) > len(d.b)/4 {
-		d.err = errShort
+		d.bad = true
 		return nil
 	}
 	list := make([]string, n)
@@ -107,7 +100,7 @@ func (d *decoder) acl() []ACL {
 		return nil
 	}
 	if n < 0 || int(n) > len(d.b)/12 {
-		d.err = errShort
+		d.bad = true
 		return nil
 	}
 	list := make([]ACL, n)
