@@ -65,8 +65,8 @@ type Server struct {
 	o        Options
 	tree     *tree
 	zxid     int64
-	data     *watches // also those of exists
-	child    *watches
+	data     watches // also those of exists
+	child    watches
 	sessions map[int64]*session
 	nextID   int64
 
@@ -84,7 +84,7 @@ func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Server{o: o, tree: newTree(), data: newWatches(), child: newWatches(), sessions: map[int64]*session{}}
+	s := &Server{o: o, tree: newTree(), data: watches{}, child: watches{}, sessions: map[int64]*session{}}
 	s.closed, s.end = context.WithCancel(context.Background())
 	s.nextID = 1<<56 | int64(uint64(o.Now().UnixMilli())<<24>>8)
 	return s

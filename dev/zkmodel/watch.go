@@ -17,38 +17,20 @@ const syncConnected = 3
 
 // watches are the one-shot watches of one kind. They belong to connections: a client that connects again sets them
 // again.
-type watches struct {
-	peers map[string][]*Peer            // by path, in the order of setting
-	paths map[*Peer]map[string]struct{} // the same, by connection
-}
+type watches map[string][]*Peer // by path, in the order of setting
 
-func newWatches() *watches {
-	return &watches{map[string][]*Peer{}, map[*Peer]map[string]struct{}{}}
-}
-
-func (w *watches) add(path string, p *Peer) {
-	paths := w.paths[p]
-	if paths == nil {
-		paths = map[string]struct{}{}
-		w.paths[p] = paths
+func (w watches) add(path string, p *Peer) {
+	if !slices.Contains(w[path], p) {
+		w[path] = append(w[path], p)
 	}
-	if _, ok := paths[path]; ok {
-		return
-	}
-	paths[path] = struct{}{}
-	w.peers[path] = append(w.peers[path], p)
 }
 
 // trigger removes the watches of the path and sends the event to their connections, except those in told and those
 // that the ACL does not let read. It returns all of them. Source: WatchManager.triggerWatch, NIOServerCnxn.process.
-func (w *watches) trigger(path string, event eventType, acl []ACL, told []*Peer) []*Peer {
-	peers := w.peers[path]
-	if peers == nil {
-		return nil
-	}
-	delete(w.peers, path)
+func (w watches) trigger(path string, event eventType, acl []ACL, told []*Peer) []*Peer {
+	peers := w[path]
+	delete(w, path)
 	for _, p := range peers {
-		delete(w.paths[p], path)
 		if !slices.Contains(told, p) && permitted(acl, permRead, p.ids) {
 			p.sendEvent(event, path)
 		}
@@ -57,16 +39,13 @@ func (w *watches) trigger(path string, event eventType, acl []ACL, told []*Peer)
 }
 
 // drop removes all watches of a connection.
-func (w *watches) drop(p *Peer) {
-	for path := range w.paths[p] {
-		rest := slices.DeleteFunc(w.peers[path], func(q *Peer) bool { return q == p })
-		if len(rest) == 0 {
-			delete(w.peers, path)
-		} else {
-			w.peers[path] = rest
+func (w watches) drop(p *Peer) {
+	for path, peers := range w {
+		w[path] = slices.DeleteFunc(peers, func(q *Peer) bool { return q == p })
+		if len(w[path]) == 0 {
+			delete(w, path)
 		}
 	}
-	delete(w.paths, p)
 }
 
 // notify sends the events of a committed transaction.
@@ -104,7 +83,7 @@ func (s *Server) setWatches(p *Peer, d *decoder) Code {
 		return MarshallingError
 	}
 	// again sets a watch. If the znode is gone, or last says that it changed after relative, it sends the event instead.
-	again := func(w *watches, path string, last func(n *node) int64, changed eventType) {
+	again := func(w watches, path string, last func(n *node) int64, changed eventType) {
 		switch n := s.tree.nodes[path]; {
 		case n == nil:
 			p.sendEvent(nodeDeleted, path)
