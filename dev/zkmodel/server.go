@@ -106,7 +106,7 @@ func (s *Server) Get(path string) (data []byte, stat Stat, ok bool) {
 	return n.data, n.stat(), true
 }
 
-// Children returns the names of the children, sorted; nil without the znode. The caller must not change them.
+// Children returns the names of the children, sorted; nil without the znode.
 func (s *Server) Children(path string) []string {
 	n := s.tree.nodes[path]
 	if n == nil {
@@ -554,7 +554,6 @@ func (s *Server) endSession(x *session) {
 		t.Ops = append(t.Ops, Op{Type: OpDelete, Path: n.path, Version: -1, acl: n.acl, above: n.parent.acl})
 	}
 	s.tree.commit()
-	delete(s.tree.ephemerals, x.id)
 	delete(s.sessions, x.id)
 	s.notify(t)
 	if s.o.Applied != nil {

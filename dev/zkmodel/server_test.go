@@ -54,7 +54,7 @@ func TestClose(t *testing.T) {
 			t.Errorf("operation %d: %+v, want %+v", i, o, want[i])
 		}
 	}
-	if again := connect(t, s, time.Second, b.id, b.key); again.id != 0 || len(s.tree.ephemerals) > 0 {
+	if again := connect(t, s, time.Second, b.id, b.key); again.id != 0 || len(s.tree.ownedBy(b.id)) > 0 {
 		t.Error("a closed session can be resumed")
 	}
 }

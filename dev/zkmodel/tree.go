@@ -29,7 +29,6 @@ type node struct {
 	meta     Stat   // without DataLength and NumChildren
 	acl      []ACL  // never changed in place
 	children map[string]*node
-	sorted   []string // the names of the children; nil if it must be computed again
 }
 
 func (n *node) stat() Stat {
@@ -39,28 +38,21 @@ func (n *node) stat() Stat {
 	return s
 }
 
-// names returns the names of the children, sorted. The caller must not change them.
-func (n *node) names() []string {
-	if n.sorted == nil && len(n.children) > 0 {
-		n.sorted = slices.AppendSeq(make([]string, 0, len(n.children)), maps.Keys(n.children))
-		slices.Sort(n.sorted)
-	}
-	return n.sorted
-}
+// names of the children, sorted.
+func (n *node) names() []string { return slices.Sorted(maps.Keys(n.children)) }
 
 func (n *node) name() string { return n.path[len(n.parent.path)+1:] }
 
 // tree is all znodes. The root has the paths "" and "/" and, as a node, the path "".
 type tree struct {
-	nodes      map[string]*node
-	ephemerals map[int64]map[*node]struct{} // by session
-	undo       []func()                     // of the transaction that runs, oldest first
+	nodes map[string]*node
+	undo  []func() // of the transaction that runs, oldest first
 }
 
 // newTree holds what a new server holds.
 func newTree() *tree {
 	root := &node{children: map[string]*node{}, acl: worldAll}
-	t := &tree{nodes: map[string]*node{"": root, "/": root}, ephemerals: map[int64]map[*node]struct{}{}}
+	t := &tree{nodes: map[string]*node{"": root, "/": root}}
 	for _, path := range []string{"/zookeeper", quota, "/zookeeper/config"} {
 		parent, _ := parentOf(path)
 		n := &node{path: path, parent: t.nodes[parent], data: []byte{}, acl: worldAll}
@@ -85,29 +77,24 @@ func (t *tree) link(n *node) {
 	if n.parent.children == nil {
 		n.parent.children = map[string]*node{}
 	}
-	n.parent.children[n.name()], n.parent.sorted = n, nil
-	if owner := n.meta.EphemeralOwner; owner != 0 {
-		if t.ephemerals[owner] == nil {
-			t.ephemerals[owner] = map[*node]struct{}{}
-		}
-		t.ephemerals[owner][n] = struct{}{}
-	}
+	n.parent.children[n.name()] = n
 }
 
 func (t *tree) unlink(n *node) {
 	delete(t.nodes, n.path)
 	delete(n.parent.children, n.name())
-	n.parent.sorted = nil
-	if owner := n.meta.EphemeralOwner; owner != 0 {
-		delete(t.ephemerals[owner], n)
-	}
 }
 
 // ownedBy returns the ephemeral znodes of a session, sorted by path.
 func (t *tree) ownedBy(session int64) []*node {
-	return slices.SortedFunc(maps.Keys(t.ephemerals[session]), func(a, b *node) int {
-		return strings.Compare(a.path, b.path)
-	})
+	var owned []*node
+	for _, n := range t.nodes {
+		if n.meta.EphemeralOwner == session {
+			owned = append(owned, n)
+		}
+	}
+	slices.SortFunc(owned, func(a, b *node) int { return strings.Compare(a.path, b.path) })
+	return owned
 }
 
 // keep remembers the znode's data and metadata, before a change.
