@@ -42,7 +42,8 @@ func planted(w *World) {
 
 func TestPlantedBugIsFoundReplayedAndShortened(t *testing.T) {
 	o := Options{Faults: everything, End: 5 * time.Minute}.complete(t)
-	f, _ := exploreSeeds(t, o, planted, 1, 500, 0)
+	o.Seeds = 500
+	f, _ := exploreSeeds(t, o, planted, 0)
 	if f == nil {
 		t.Fatal("not found in 500 schedules")
 	}

@@ -109,7 +109,7 @@ func (m *mutants) collect() {
 			o.Seeds = max(200, 3*n.Options.Seeds)
 		}
 		o.seen = &guards{seen: map[guard]int{}}
-		if f, _ := exploreSeeds(m.t, o, n.World, *firstSeed, o.Seeds, 0); f != nil {
+		if f, _ := exploreSeeds(m.t, o, n.World, 0); f != nil {
 			m.errorf("%s fails without a mutant: seed %d: %v\n%s", n.Name, f.seed, f.err, numbered(f.trace))
 			continue
 		}

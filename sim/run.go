@@ -22,6 +22,7 @@
 package sim
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -71,23 +72,15 @@ var (
 )
 
 func (o Options) complete(t testing.TB) Options {
-	if o.Name == "" {
-		o.Name = t.Name()
-	}
-	if o.Seeds == 0 {
-		o.Seeds = 200
-	}
+	o.Name = cmp.Or(o.Name, t.Name())
+	o.Seeds = cmp.Or(o.Seeds, 200)
+	o.Steps = cmp.Or(o.Steps, 400)
+	o.End = cmp.Or(o.End, time.Hour)
 	if testing.Short() {
 		o.Seeds = max(o.Seeds/10, 1)
 	}
 	if *givenSeeds > 0 {
 		o.Seeds = *givenSeeds
-	}
-	if o.Steps == 0 {
-		o.Steps = 400
-	}
-	if o.End == 0 {
-		o.End = time.Hour
 	}
 	return o
 }
@@ -101,12 +94,14 @@ func Run(t *testing.T, o Options, world func(*World)) {
 		replayFile(t, o, world, *givenTrace)
 		return
 	}
-	f, ran := exploreSeeds(t, o, world, *firstSeed, o.Seeds, *givenTime)
+	f, ran := exploreSeeds(t, o, world, *givenTime)
 	if f == nil {
 		t.Logf("%d schedules", ran)
 		return
 	}
-	report(t, o, world, *f)
+	short := shrink(t, o, world, *f)
+	t.Errorf("%s: seed %d: %v\n\n%s\n\nReplay: %s -v -sim.trace %s",
+		o.Name, short.seed, short.err, story(short.outcome), again(t.Name()), writeTrace(t, o, short))
 }
 
 // Finds demands that a world with a known bug fails in at most o.Seeds schedules, and that the trace of the failure
@@ -120,7 +115,7 @@ func Finds(t *testing.T, o Options, world func(*World)) {
 	seeds := o.Seeds
 	o = o.complete(t)
 	o.Seeds = max(seeds, o.Seeds) // not fewer with -short
-	f, ran := exploreSeeds(t, o, world, *firstSeed, o.Seeds, 0)
+	f, ran := exploreSeeds(t, o, world, 0)
 	if f == nil {
 		t.Errorf("%s: %d schedules did not find the bug", o.Name, ran)
 		return
@@ -186,10 +181,9 @@ type failure struct {
 	seed uint64
 }
 
-// exploreSeeds runs n schedules from a seed on, or those of a duration. It returns the failure with the smallest seed.
-func exploreSeeds(
-	t *testing.T, o Options, world func(*World), seed uint64, n int, until time.Duration,
-) (*failure, int) {
+// exploreSeeds runs o.Seeds schedules, or those of a duration. It returns the failure with the smallest seed, and how
+// many ran.
+func exploreSeeds(t *testing.T, o Options, world func(*World), until time.Duration) (*failure, int) {
 	defer fewCollections()()
 	var ran atomic.Int64
 	var mu sync.Mutex
@@ -198,13 +192,13 @@ func exploreSeeds(
 	more := func(i int) bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return first == nil && (until > 0 && time.Since(start) < until || until == 0 && i < n)
+		return first == nil && (until > 0 && time.Since(start) < until || until == 0 && i < o.Seeds)
 	}
 	onAllCores(func(i int) bool {
 		if !more(i) {
 			return false
 		}
-		s := seed + uint64(i)
+		s := *firstSeed + uint64(i)
 		out := inBubble(t, o, world, newExplorer(o, s))
 		ran.Add(1)
 		mu.Lock()
@@ -251,14 +245,6 @@ func inBubble(t *testing.T, o Options, world func(*World), pick picker) (out out
 	}()
 	synctest.Test(t, func(*testing.T) { out = w.schedule(o, world, pick) })
 	return out
-}
-
-func report(t *testing.T, o Options, world func(*World), f failure) {
-	t.Helper()
-	f = shrink(t, o, world, f)
-	file := writeTrace(t, o, f)
-	t.Errorf("%s: seed %d: %v\n\n%s\n\nReplay: %s -v -sim.trace %s",
-		o.Name, f.seed, f.err, story(f.outcome), again(t.Name()), file)
 }
 
 // again is the command that runs the test of this name alone, in whatever folder of the repository.
@@ -362,21 +348,14 @@ func (r *replay) next(w *World) (step, bool) {
 
 func fitting(w *World, line string) (step, bool) {
 	fields := strings.SplitN(line, " ", 3)
-	switch v := verb(fields[0]); {
-	case v == wait:
+	if verb(fields[0]) == wait {
 		s := step{verb: wait}
 		if len(fields) == 3 {
 			s.time, _ = time.ParseDuration(fields[2])
 		}
 		return s, true
-	case v.isMove():
-		return find(w.moves(), line)
 	}
-	return find(w.faults(true), line)
-}
-
-func find(all []step, line string) (step, bool) {
-	for _, s := range all {
+	for _, s := range slices.Concat(w.moves(), w.faults(true)) {
 		if s.String() == line {
 			return s, true
 		}
