@@ -53,13 +53,6 @@ func newConn(w *World, life *Process, name string, to *foreign) *conn {
 	return &conn{world: w, life: life, name: name, to: to, changed: make(chan struct{}, 1)}
 }
 
-func (c *conn) notify() {
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
-}
-
 // Write sends b. It never blocks.
 func (c *conn) Write(b []byte) (int, error) {
 	c.mu.Lock()
@@ -131,7 +124,7 @@ func (c *conn) Close() error {
 	first := !c.closed
 	c.closed = true
 	c.mu.Unlock()
-	c.notify()
+	notify(c.changed)
 	if first {
 		c.world.wake()
 	}
@@ -147,16 +140,7 @@ func (c *conn) deliver(b []byte) {
 		c.in = append(c.in, b...)
 	}
 	c.mu.Unlock()
-	c.notify()
-}
-
-// handle gives a request to the server.
-func (c *conn) handle(m message) {
-	if c.handler == nil {
-		c.handler, c.closer = c.to.Open(c.reply)
-	}
-	c.asked = append(c.asked, m.label)
-	c.handler(m.bytes)
+	notify(c.changed)
 }
 
 // lost tells the server that the connection is gone.
@@ -214,14 +198,13 @@ func (c *conn) request() (message, bool) {
 }
 
 func (c *conn) takeRequest() (message, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.requests) == 0 {
-		return message{}, false
+	m, ok := c.request()
+	if ok {
+		c.mu.Lock()
+		c.requests = c.requests[1:]
+		c.mu.Unlock()
 	}
-	m := c.requests[0]
-	c.requests = c.requests[1:]
-	return m, true
+	return m, ok
 }
 
 // forget loses the requests on their way.
@@ -239,7 +222,7 @@ func (c *conn) sever() {
 	}
 	c.mu.Unlock()
 	c.gone, c.replies = true, nil
-	c.notify()
+	notify(c.changed)
 }
 
 func (c *conn) isClosed() bool {

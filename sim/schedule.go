@@ -2,9 +2,7 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"testing/synctest"
 	"time"
@@ -378,8 +376,4 @@ func (w *World) tearDown() {
 		}
 	}
 	time.Sleep(time.Minute) // of virtual time, for the last goroutines of the client library
-}
-
-func panicked(r any) error {
-	return errors.Join(fmt.Errorf("panic: %v", r), errors.New(string(debug.Stack())))
 }

@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -28,11 +30,6 @@ const (
 	up          verb = "up"           // and ends
 	pause       verb = "pause"        // nothing from and to the process moves
 )
-
-// isMove: what such a verb does is among the moves, which need no budget.
-func (v verb) isMove() bool {
-	return slices.Contains([]verb{start, apply, deliver, loseRequest, resume, up}, v)
-}
 
 // endsFault: the verb is a move that ends a fault.
 func (v verb) endsFault() bool { return v == resume || v == up }
@@ -143,7 +140,6 @@ func (w *World) faults(all bool) []step {
 
 // do executes a step. Only those that wake a process need to wait until all are blocked again.
 func (w *World) do(s step) {
-	w.steps++
 	w.trace = append(w.trace, s.String())
 	switch s.verb {
 	case start:
@@ -196,7 +192,7 @@ func (w *World) begin(p *process) {
 	go func() {
 		defer func() {
 			if r := recover(); r != nil {
-				life.finish(panicked(r))
+				life.finish(fmt.Errorf("panic: %v\n%s", r, debug.Stack()))
 			}
 		}()
 		life.finish(p.body(life))
@@ -222,10 +218,14 @@ func (w *World) crash(p *process, late bool) {
 // apply gives the oldest request of a connection to the server.
 func (w *World) apply(c *conn) {
 	m, ok := c.takeRequest()
-	if !ok || c.over {
+	if !ok {
 		return
 	}
-	c.handle(m)
+	if c.handler == nil {
+		c.handler, c.closer = c.to.Open(c.reply)
+	}
+	c.asked = append(c.asked, m.label)
+	c.handler(m.bytes)
 }
 
 // deliver gives the oldest reply or event of a connection to the process.
@@ -332,10 +332,8 @@ func (e *explorer) next(w *World) (step, bool) {
 		}
 	}
 	moves := w.moves()
-	stuck := true // only a pause holds what there is to do
-	for _, s := range moves {
-		stuck = stuck && s.verb.endsFault()
-	}
+	// Whether only a pause or an outage holds what there is to do.
+	stuck := !slices.ContainsFunc(moves, func(s step) bool { return !s.verb.endsFault() })
 	switch {
 	case len(moves) == 0:
 		return step{verb: wait}, true

@@ -38,7 +38,6 @@ type World struct {
 	preparing  bool          // Setup runs
 	stopping   bool          // services are told to end
 	allBlocked bool          // nothing woke a process since all were blocked
-	steps      int
 	trace      []string
 	moving     []step // of moves
 	record     bool   // also the fair end, in after
@@ -160,9 +159,12 @@ func (w *World) failed() error {
 	return w.err
 }
 
-func (w *World) wake() {
+func (w *World) wake() { notify(w.activity) }
+
+// notify makes a channel hold an element.
+func notify(c chan<- struct{}) {
 	select {
-	case w.activity <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
