@@ -12,7 +12,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -270,17 +269,16 @@ type place struct {
 	quorum, election int // only for three servers
 }
 
-// choosePlaces reserves the ports that o names, and free ones.
-func choosePlaces(o Options) ([]place, reservations, error) {
-	var held reservations
-	var errs []error
+// choosePlaces reserves the ports that o names, and free ones, in place of those that were reserved before.
+func (e *Ensemble) choosePlaces(o Options) ([]place, error) {
+	errs := []error{e.freePorts()}
 	take := func(port int) int {
 		r, err := daemon.ReservePort(port)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("zookeeper: %w", err))
 			return 0
 		}
-		held = append(held, r)
+		e.ports = append(e.ports, r)
 		return r.Port
 	}
 	places := make([]place, o.Servers)
@@ -296,24 +294,10 @@ func choosePlaces(o Options) ([]place, reservations, error) {
 			places[i].quorum, places[i].election = take(0), take(0)
 		}
 	}
-	for _, r := range held { // after all are reserved, so that they differ
+	for _, r := range e.ports { // after all are reserved, so that they differ
 		errs = append(errs, r.AllowListen())
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, nil, errors.Join(err, held.close())
-	}
-	return places, held, nil
-}
-
-// reservations are the reserved ports of an ensemble.
-type reservations []*daemon.Reservation
-
-func (all reservations) close() error {
-	var errs []error
-	for _, r := range all {
-		errs = append(errs, r.Close())
-	}
-	return errors.Join(errs...)
+	return places, errors.Join(errs...)
 }
 
 // Refusing returns an address at which every connection is refused. On Linux no other program gets the port before free
@@ -353,7 +337,7 @@ func (c Certs) Config() (*tls.Config, error) {
 
 // makeCerts writes a new certificate into dir, signed by itself. The servers and the clients have it, and trust it.
 func makeCerts(dir string) (Certs, error) {
-	cert, key, err := issue("client")
+	cert, key, err := issue()
 	if err != nil {
 		return Certs{}, err
 	}
@@ -371,24 +355,19 @@ func makeCerts(dir string) (Certs, error) {
 }
 
 // issue creates a certificate and its key, in PEM.
-func issue(name string) (cert, key []byte, err error) {
+func issue() (cert, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, nil, err
-	}
 	template := &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().AddDate(1, 0, 0),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:     []string{"localhost"},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		Subject:     pkix.Name{CommonName: "client"},
+		NotBefore:   time.Now().Add(-time.Hour),
+		NotAfter:    time.Now().AddDate(1, 0, 0),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:    []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {

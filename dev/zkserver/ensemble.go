@@ -12,6 +12,7 @@
 package zkserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ type Ensemble struct {
 	dir       string
 	temporary bool
 	servers   []*Server
-	ports     reservations // keep the ports free for servers that were killed
+	ports     []*daemon.Reservation // keep the ports free for servers that were killed
 	certs     Certs
 }
 
@@ -86,10 +87,7 @@ func Start(ctx context.Context, o Options) (*Ensemble, error) {
 	defer cancel()
 	for range maxAttempts {
 		var places []place
-		if err = e.freePorts(); err != nil {
-			break
-		}
-		if places, e.ports, err = choosePlaces(o); err != nil {
+		if places, err = e.choosePlaces(o); err != nil {
 			break
 		}
 		if err = e.run(ctx, places, o, found); !errors.Is(err, errPortTaken) {
@@ -103,18 +101,12 @@ func Start(ctx context.Context, o Options) (*Ensemble, error) {
 }
 
 func (o Options) complete() (Options, error) {
-	if o.Servers == 0 {
-		o.Servers = 1
-	}
+	o.Servers = cmp.Or(o.Servers, 1)
 	if o.Servers != 1 && o.Servers != 3 {
 		return o, fmt.Errorf("zookeeper: %d servers, can start 1 or 3", o.Servers)
 	}
-	if o.TickTime == 0 {
-		o.TickTime = 500 * time.Millisecond
-	}
-	if o.Heap == "" {
-		o.Heap = "512m"
-	}
+	o.TickTime = cmp.Or(o.TickTime, 500*time.Millisecond)
+	o.Heap = cmp.Or(o.Heap, "512m")
 	o.TLS = o.TLS || o.ClientCert
 	o.Netty = o.Netty || o.TLS
 	return o, nil
@@ -209,9 +201,12 @@ func (e *Ensemble) Stop() error {
 }
 
 func (e *Ensemble) freePorts() error {
-	held := e.ports
+	var errs []error
+	for _, r := range e.ports {
+		errs = append(errs, r.Close())
+	}
 	e.ports = nil
-	return held.close()
+	return errors.Join(errs...)
 }
 
 func (e *Ensemble) kill() error {

@@ -499,11 +499,12 @@ func TestPortsTakenMeanwhile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			places, held, err := choosePlaces(o)
+			e := &Ensemble{dir: t.TempDir()}
+			places, err := e.choosePlaces(o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer held.close()
+			defer e.freePorts()
 			for i := range places {
 				take(&places[i])
 			}
@@ -511,7 +512,6 @@ func TestPortsTakenMeanwhile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := &Ensemble{dir: t.TempDir()}
 			if err := e.run(within(t, 2*time.Minute), places, o, found); !errors.Is(err, errPortTaken) {
 				t.Errorf("run: %v", err)
 			}
