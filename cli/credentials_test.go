@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/sim/rig"
 )
@@ -196,7 +197,7 @@ func TestCredentialsGoOnlyToNamedHosts(t *testing.T) {
 	proxy := newProxy(t, 0)
 	var told atomic.Int32
 	proxy.BeforeSend(func(op int32, request []byte) bool {
-		if op == zkserver.OpAuth && bytes.Contains(request, []byte(password)) {
+		if op == fault.OpAuth && bytes.Contains(request, []byte(password)) {
 			told.Add(1)
 		}
 		return false

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/sim/rig"
 	"muster/tasks"
@@ -322,15 +323,15 @@ func TestDeadServer(t *testing.T) {
 
 // afterTenRequests calls f once a command has made its tenth request, or an apply its fifth change, and before the
 // server has seen it.
-func afterTenRequests(proxy *zkserver.Proxy, command string, f func() error) <-chan error {
+func afterTenRequests(proxy *fault.Proxy, command string, f func() error) <-chan error {
 	done := make(chan error, 1)
 	var once sync.Once
 	n := 0
 	proxy.BeforeSend(func(op int32, _ []byte) bool {
 		switch {
-		case command == "apply" && op == zkserver.OpMulti:
+		case command == "apply" && op == fault.OpMulti:
 			n += 2
-		case command != "apply" && op != zkserver.OpPing:
+		case command != "apply" && op != fault.OpPing:
 			n++
 		}
 		if n >= 10 {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/fault"
 	"muster/dev/redisserver"
 	"muster/dev/zkserver"
 	"muster/resource"
@@ -117,7 +118,7 @@ func newEnsemble(t *testing.T, o zkserver.Options) *zkserver.Ensemble {
 }
 
 // newProxy starts a proxy to the server that delays every reply.
-func newProxy(t *testing.T, by time.Duration) *zkserver.Proxy {
+func newProxy(t *testing.T, by time.Duration) *fault.Proxy {
 	t.Helper()
 	proxy := rig.Proxy(t, servers.Addrs()[0])
 	proxy.Delay(by)

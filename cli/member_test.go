@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/resource/group"
 	"muster/sim/rig"
 	"muster/wrap/command"
@@ -163,7 +163,7 @@ func TestReplyOfAJoinIsLost(t *testing.T) {
 	f := newGroupFixture(t, `leader "main" {}`)
 	f.duty("main", obedient)
 	proxy := newProxy(t, 0)
-	lost := proxy.DropReply(func(op int32, req []byte) bool { return op == zkserver.OpMulti })
+	lost := proxy.DropReply(func(op int32, req []byte) bool { return op == fault.OpMulti })
 	_, seen := f.memberWithDuties(proxy.Addr(), "a", "1.0.0")
 	<-lost
 	seen.await(t, "joining again in another session")
@@ -360,7 +360,7 @@ func TestSilentServerCostsNoDuty(t *testing.T) {
 	f.awaitLog("begins a", 1)
 	b.Refuse(false)
 	a.Hang(true)
-	rig.Await(t, "requests to the other server", func() bool { return b.Requests()[zkserver.OpSync] > 6 })
+	rig.Await(t, "requests to the other server", func() bool { return b.Requests()[fault.OpSync] > 6 })
 	if log := f.logged(); log != "begins a\n" {
 		t.Errorf("the command did not go on:\n%s\n%s", log, seen)
 	}

@@ -23,7 +23,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/sim/rig"
 )
 
@@ -158,7 +158,7 @@ func TestServeReadsOnlyWhatChanges(t *testing.T) {
 	s.says("/api/status", f.root+"/j199")
 	sum := func() (n int) {
 		for op, count := range proxy.Requests() {
-			if op != zkserver.OpPing {
+			if op != fault.OpPing {
 				n += count
 			}
 		}
@@ -187,8 +187,8 @@ func TestServeReadsOnlyWhatChanges(t *testing.T) {
 func isRead(op int32) bool {
 	const connect, getChildren, addWatches = 0, 8, 105
 	return slices.Contains([]int32{
-		connect, zkserver.OpExists, zkserver.OpGetData, zkserver.OpGetACL, getChildren, zkserver.OpSync, zkserver.OpPing,
-		zkserver.OpGetChildren2, zkserver.OpAuth, zkserver.OpSetWatches, addWatches, zkserver.OpCloseSession,
+		connect, fault.OpExists, fault.OpGetData, fault.OpGetACL, getChildren, fault.OpSync, fault.OpPing,
+		fault.OpGetChildren2, fault.OpAuth, fault.OpSetWatches, addWatches, fault.OpCloseSession,
 	}, op)
 }
 
@@ -238,7 +238,7 @@ func TestServeSaysThatZooKeeperIsAway(t *testing.T) {
 	s := f.serve(t, proxy.Addr())
 	s.says("/healthz", "ok")
 	proxy.Refuse(true)
-	cut := proxy.BeforeSend(func(op int32, _ []byte) bool { return op != zkserver.OpPing && isRead(op) })
+	cut := proxy.BeforeSend(func(op int32, _ []byte) bool { return op != fault.OpPing && isRead(op) })
 	f.write(t, 3, "")
 	f.mustApply(t)
 	select {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/report"
 )
 
@@ -66,7 +66,7 @@ func (r *runningCommand) wait(t *testing.T) outcome {
 
 // hangAt makes the server hang at each matching request, and sends on hung. release ends that until the next such
 // request.
-func hangAt(proxy *zkserver.Proxy, at func(op int32) bool) (hung <-chan struct{}, release func()) {
+func hangAt(proxy *fault.Proxy, at func(op int32) bool) (hung <-chan struct{}, release func()) {
 	c := make(chan struct{}, 1000)
 	proxy.BeforeSend(func(op int32, _ []byte) bool {
 		if at(op) {
@@ -153,7 +153,7 @@ func TestSignalDuringAnApply(t *testing.T) {
 			f := newFixture(t, jobs, "")
 			proxy := newProxy(t, 0)
 			var changes atomic.Int32
-			hung, release := hangAt(proxy, func(op int32) bool { return op == zkserver.OpMulti && changes.Add(1) > 3 })
+			hung, release := hangAt(proxy, func(op int32) bool { return op == fault.OpMulti && changes.Add(1) > 3 })
 			r := startCommand(t, f.command(proxy.Addr(), append(reportingCommands["apply"], f.reportFlags(t)...)...))
 			r.waitFor(t, hung)
 			sendSignal(t, r.cmd, sig)
@@ -175,7 +175,7 @@ func startHangingApply(t *testing.T) (f fixture, r *runningCommand, hung <-chan 
 	t.Helper()
 	f = newFixture(t, 10, "")
 	proxy := newProxy(t, 0)
-	hung, release = hangAt(proxy, func(op int32) bool { return op == zkserver.OpMulti })
+	hung, release = hangAt(proxy, func(op int32) bool { return op == fault.OpMulti })
 	r = startCommand(t, f.command(proxy.Addr(), append(reportingCommands["apply"], f.reportFlags(t)...)...))
 	r.waitFor(t, hung)
 	return f, r, hung, release

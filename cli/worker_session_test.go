@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 )
 
 // worker is a command that joins a job below the fixture's root.
@@ -130,7 +130,7 @@ func TestWorkerClosesItsSession(t *testing.T) {
 	}{
 		"no_job": {"nope", nil, 74, "no such job: waited "},
 		"no_record": {
-			"j0", func(op int32, _ []byte) bool { return op == zkserver.OpGetData },
+			"j0", func(op int32, _ []byte) bool { return op == fault.OpGetData },
 			8, "time is over: zookeeper is unreachable: ",
 		},
 	} {
@@ -147,7 +147,7 @@ func TestWorkerClosesItsSession(t *testing.T) {
 			}
 			cmd := f.worker(proxy.Addr(), c.job, "w", "--join-timeout", "5s", "--", "/bin/true")
 			expect(t, result(cmd), c.code, c.says)
-			if n := proxy.Requests()[zkserver.OpCloseSession]; n != 1 {
+			if n := proxy.Requests()[fault.OpCloseSession]; n != 1 {
 				t.Errorf("%d sessions were closed", n)
 			}
 		})

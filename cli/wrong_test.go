@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/group"
@@ -171,10 +172,10 @@ cron "report" {
 	expect(t, result(f.command(servers.Connect(), "apply", "--yes")), 3, text)
 	expect(t, result(f.member(servers.Connect(), "b", "1.0.0", "--join-timeout", "20s")), 1, text)
 
-	sent := proxy.Requests()[zkserver.OpMulti]
+	sent := proxy.Requests()[fault.OpMulti]
 	looked := time.Now()
 	rig.Await(t, "three seconds", func() bool { return time.Since(looked) > 3*time.Second })
-	if n := proxy.Requests()[zkserver.OpMulti] - sent; n > 30 {
+	if n := proxy.Requests()[fault.OpMulti] - sent; n > 30 {
 		t.Errorf("the member tried %d transactions in %s", n, time.Since(looked))
 	}
 	if strings.Contains(f.logged(), "asked a") {

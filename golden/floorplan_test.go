@@ -166,10 +166,12 @@ func floorPlan() map[string]room {
 		"dev/zkserver": {ours: []string{"dev/daemon"}, others: []string{sync}},
 		// Real Redis servers for tests.
 		"dev/redisserver": {ours: []string{"dev/daemon"}},
+		"dev/fault":       {}, // a proxy that causes faults: only tests import it
 		"sim/needs":       {}, // for tests only
 		// What tests with real servers share.
 		"sim/rig": {ours: []string{
-			"dev/zkserver", "dev/redisserver", "plan", "resource", "tasks/store/storemodel", "zkstate", "zkstate/zkconn",
+			"dev/fault", "dev/redisserver", "dev/zkserver", "plan", "resource", "tasks/store/storemodel", "zkstate",
+			"zkstate/zkconn",
 		}},
 		"golden": {},
 		// A kind for tests.

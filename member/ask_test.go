@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/member"
 	"muster/resource"
 	"muster/resource/group"
@@ -128,11 +128,11 @@ func TestTooManyRequestsWait(t *testing.T) {
 // TestARequestIsNeverWrittenTwice, wherever its reply is lost, and whether or not an assigner deletes it at once.
 func TestARequestIsNeverWrittenTwice(t *testing.T) {
 	t.Parallel()
-	isMulti := func(op int32, _ []byte) bool { return op == zkserver.OpMulti }
-	for name, fault := range map[string]func(*zkserver.Proxy) <-chan struct{}{
-		"before":      func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
-		"reply lost":  func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
-		"after reply": func(p *zkserver.Proxy) <-chan struct{} { return p.AfterReply(isMulti) },
+	isMulti := func(op int32, _ []byte) bool { return op == fault.OpMulti }
+	for name, fault := range map[string]func(*fault.Proxy) <-chan struct{}{
+		"before":      func(p *fault.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
+		"reply lost":  func(p *fault.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
+		"after reply": func(p *fault.Proxy) <-chan struct{} { return p.AfterReply(isMulti) },
 	} {
 		for _, live := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, live %v", name, live), func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestAskIsWrittenOnce(t *testing.T) {
 	p := newProxy(t)
 	s := dial(t, p.Addr())
 	for i, arm := range []func(func(int32, []byte) bool) <-chan struct{}{p.BeforeSend, p.DropReply, p.AfterReply} {
-		done := arm(func(op int32, _ []byte) bool { return op == zkserver.OpMulti })
+		done := arm(func(op int32, _ []byte) bool { return op == fault.OpMulti })
 		got, err := member.AskRun(t.Context(), s, f.group.Root, f.group.Name, job, "me@here")
 		if err != nil || got != int64(i)+1 {
 			t.Errorf("request %d, %v", got, err)

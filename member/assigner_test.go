@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/member"
 	"muster/resource"
 	"muster/resource/group"
@@ -431,10 +431,10 @@ func TestNoHerd(t *testing.T) {
 	f.must(members[20].Leave())
 	want := 2*len(members) + 2
 	f.until("the next two to look for their assigner", func() bool {
-		return proxy.Requests()[zkserver.OpGetChildren2] >= want
+		return proxy.Requests()[fault.OpGetChildren2] >= want
 	})
 	f.take(f.join("again", "1.0", names[22]), names[22])
-	if n := proxy.Requests()[zkserver.OpGetChildren2]; n != want {
+	if n := proxy.Requests()[fault.OpGetChildren2]; n != want {
 		t.Errorf("members read folders %d times; want each twice, and two once more after one had left: %d", n, want)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/member"
 	"muster/member/ticks"
 	"muster/resource"
@@ -649,10 +649,10 @@ func (f *fixture) account(j *journal) {
 	}
 }
 
-func isMulti(op int32, _ []byte) bool { return op == zkserver.OpMulti }
+func isMulti(op int32, _ []byte) bool { return op == fault.OpMulti }
 
 // joinThrough joins through a proxy.
-func (f *fixture) joinThrough(p *zkserver.Proxy, identity string) *member.Member {
+func (f *fixture) joinThrough(p *fault.Proxy, identity string) *member.Member {
 	f.t.Helper()
 	return f.joinIn(dial(f.t, p.Addr()), f.config(identity, "1.0", job))
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/member"
 	"muster/resource"
 	"muster/resource/group"
@@ -125,7 +125,7 @@ func TestChangesOfTheGroupDoNotRepeatATake(t *testing.T) {
 	var tries atomic.Int32
 	held := []byte(f.run("duty/coordinator/held"))
 	proxy.BeforeSend(func(op int32, req []byte) bool { // never happens: it only looks
-		if op == zkserver.OpMulti && bytes.Contains(req, held) {
+		if op == fault.OpMulti && bytes.Contains(req, held) {
 			tries.Add(1)
 		}
 		return false
@@ -396,7 +396,7 @@ func TestReadyWritesNoOtherMember(t *testing.T) {
 	live := znode.Live(f.group.Root, f.group.Name, "a")
 	f.until("it to know its seat", func() bool { return len(f.seats()) == 1 })
 	p.Hang(true)
-	asked := func() int { return p.Requests()[zkserver.OpGetData] + p.Requests()[zkserver.OpSetData] }
+	asked := func() int { return p.Requests()[fault.OpGetData] + p.Requests()[fault.OpSetData] }
 	before, ready := asked(), make(chan error, 1)
 	go func() { ready <- m.Ready(t.Context()) }()
 	f.until("its request", func() bool { return asked() > before })
@@ -458,7 +458,7 @@ func TestFollowerKeepsItsWatchOfTheRecord(t *testing.T) {
 	record := []byte(znode.Record(group.KindName, f.group.Root, f.group.Name) + "\x01") // with a watch
 	var watched atomic.Int32
 	proxy.BeforeSend(func(op int32, req []byte) bool {
-		if op == zkserver.OpGetData && bytes.HasSuffix(req, record) {
+		if op == fault.OpGetData && bytes.HasSuffix(req, record) {
 			watched.Add(1)
 		}
 		return false

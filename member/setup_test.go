@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/member"
 	"muster/resource"
@@ -143,19 +144,19 @@ func (f *fixture) ended(ctx context.Context, why error) {
 	}
 }
 
-// A fault is one of the proxy's, for the request that matches.
-type fault = func(*zkserver.Proxy, func(op int32, req []byte) bool) <-chan struct{}
+// requestFault is one of the proxy's, for the request that matches.
+type requestFault = func(*fault.Proxy, func(op int32, req []byte) bool) <-chan struct{}
 
 // sentOrNot are the two ways in which an answer is lost.
-func sentOrNot() map[string]fault {
-	return map[string]fault{"committed": (*zkserver.Proxy).DropReply, "not sent": (*zkserver.Proxy).BeforeSend}
+func sentOrNot() map[string]requestFault {
+	return map[string]requestFault{"committed": (*fault.Proxy).DropReply, "not sent": (*fault.Proxy).BeforeSend}
 }
 
 // faults are all faults of one request.
-func faults() map[string]fault {
-	return map[string]fault{
-		"before": (*zkserver.Proxy).BeforeSend, "reply lost": (*zkserver.Proxy).DropReply,
-		"after": (*zkserver.Proxy).AfterReply,
+func faults() map[string]requestFault {
+	return map[string]requestFault{
+		"before": (*fault.Proxy).BeforeSend, "reply lost": (*fault.Proxy).DropReply,
+		"after": (*fault.Proxy).AfterReply,
 	}
 }
 
@@ -175,4 +176,4 @@ func (f *fixture) run(below string) string {
 }
 
 // newProxy starts a proxy to the server.
-func newProxy(t testing.TB) *zkserver.Proxy { return rig.Proxy(t, servers.Addrs()[0]) }
+func newProxy(t testing.TB) *fault.Proxy { return rig.Proxy(t, servers.Addrs()[0]) }

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sync/errgroup"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/member"
 	"muster/sim/rig"
 	"muster/zkstate/znode"
@@ -202,7 +202,7 @@ func TestWritesAtTheSameTime(t *testing.T) {
 }
 
 // joinBy joins in a session of its own, through a proxy. The session ends soon after the proxy is cut.
-func (f *fixture) joinBy(p *zkserver.Proxy, timeout time.Duration, identity string, can ...string) *member.Member {
+func (f *fixture) joinBy(p *fault.Proxy, timeout time.Duration, identity string, can ...string) *member.Member {
 	f.t.Helper()
 	return f.joinIn(rig.Dial(f.t, timeout, p.Addr()), f.config(identity, "1.0", can...))
 }
@@ -211,7 +211,7 @@ func (f *fixture) joinBy(p *zkserver.Proxy, timeout time.Duration, identity stri
 func writesBelow(part string, n int32) func(int32, []byte) bool {
 	var seen atomic.Int32
 	return func(op int32, req []byte) bool {
-		return op == zkserver.OpMulti && bytes.Contains(req, []byte(part)) && seen.Add(1) == n
+		return op == fault.OpMulti && bytes.Contains(req, []byte(part)) && seen.Add(1) == n
 	}
 }
 
@@ -282,7 +282,7 @@ func stateWrites() []stateWrite {
 }
 
 // holder joins as a member through a proxy, takes the duty and saves the value before.
-func (w stateWrite) holder(f *fixture, p *zkserver.Proxy) (*member.Member, *member.Hold) {
+func (w stateWrite) holder(f *fixture, p *fault.Proxy) (*member.Member, *member.Hold) {
 	m := f.joinBy(p, 10*time.Second, "a", "coordinator")
 	h := f.take(m, "coordinator")
 	if w.before != nil {

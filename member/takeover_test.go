@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/member"
 	"muster/resource"
 	"muster/resource/group"
@@ -247,7 +247,7 @@ func BenchmarkTakeOver(b *testing.B) {
 }
 
 // joinBehind joins behind a proxy of its own.
-func (f *fixture) joinBehind(identity string, can ...string) (*member.Member, *zkserver.Proxy) {
+func (f *fixture) joinBehind(identity string, can ...string) (*member.Member, *fault.Proxy) {
 	f.t.Helper()
 	p := newProxy(f.t)
 	return f.joinBy(p, 4*time.Second, identity, can...), p
@@ -265,7 +265,7 @@ func TestFrozenHolderCannotWrite(t *testing.T) {
 	frozen.Hang(true)
 	written := make(chan error, 1)
 	go func() { written <- h.Check(t.Context()) }()
-	f.until("the write to be under way", func() bool { return frozen.Requests()[zkserver.OpMulti] >= 3 })
+	f.until("the write to be under way", func() bool { return frozen.Requests()[fault.OpMulti] >= 3 })
 	f.must(f.s.Delete(t.Context(), f.run("duty/coordinator/held"), -1))
 	f.ask(znode.Ask{Do: znode.AskHandover, Duty: "coordinator", To: "b"})
 	next := f.take(b, "coordinator")
@@ -289,7 +289,7 @@ func TestTakeWithoutAReply(t *testing.T) {
 			f.join("assigner", "1.0")
 			a, p := f.joinBehind("a", "coordinator")
 			held := []byte(f.run("duty/coordinator/held"))
-			cut := arm(p, func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, held) })
+			cut := arm(p, func(op int32, req []byte) bool { return op == fault.OpMulti && bytes.Contains(req, held) })
 			h := f.take(a, "coordinator")
 			rig.Receive(t, cut, "the fault")
 			if err := h.Check(t.Context()); err != nil {
@@ -316,7 +316,7 @@ func TestGivingBackWithoutAReply(t *testing.T) {
 			h := f.take(a, "coordinator")
 			b := f.join("b", "1.0", "coordinator")
 			inbox := []byte(f.run("resigned"))
-			cut := arm(p, func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, inbox) })
+			cut := arm(p, func(op int32, req []byte) bool { return op == fault.OpMulti && bytes.Contains(req, inbox) })
 			f.must(h.Resign(t.Context(), true, "exit code 3"))
 			rig.Receive(t, cut, "the fault")
 			f.take(b, "coordinator")
@@ -335,8 +335,8 @@ func TestGivingBackWithoutAReply(t *testing.T) {
 func TestAssignerDiesBetweenTwoTransactions(t *testing.T) {
 	t.Parallel()
 	const many = 600
-	for name, arm := range map[string]fault{
-		"after the first": (*zkserver.Proxy).BeforeSend, "after the second": (*zkserver.Proxy).DropReply,
+	for name, arm := range map[string]requestFault{
+		"after the first": (*fault.Proxy).BeforeSend, "after the second": (*fault.Proxy).DropReply,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -349,7 +349,7 @@ func TestAssignerDiesBetweenTwoTransactions(t *testing.T) {
 			assigner, p := f.joinBehind("first")
 			rosters, seat := 0, []byte(f.run("seat")+"/")
 			cut := arm(p, func(op int32, req []byte) bool {
-				if op == zkserver.OpMulti && bytes.Count(req, seat) > many/10 { // not one that only says why
+				if op == fault.OpMulti && bytes.Count(req, seat) > many/10 { // not one that only says why
 					rosters++
 				}
 				return rosters == 2
@@ -423,9 +423,9 @@ func TestFrozenAssignerWritesNothing(t *testing.T) {
 	f.join("c", "1.0", "coordinator")
 	f.take(b, "coordinator")
 	slow.Delay(300 * time.Millisecond)
-	sent := slow.Requests()[zkserver.OpMulti]
+	sent := slow.Requests()[fault.OpMulti]
 	f.ask2(znode.AskHandover, "c")
-	f.until("the assigner to decide", func() bool { return slow.Requests()[zkserver.OpMulti] > sent })
+	f.until("the assigner to decide", func() bool { return slow.Requests()[fault.OpMulti] > sent })
 	slow.Hang(true)
 	f.must(f.s.Delete(t.Context(), f.run("seat/s-0000000000"), -1))
 	f.ask(znode.Ask{Do: znode.AskPause, Duty: "coordinator"})
@@ -461,7 +461,7 @@ func TestHandOverJustAfterTheTake(t *testing.T) {
 		close(told)
 	})
 	proxy.BeforeSend(func(op int32, req []byte) bool { // never happens: it only looks
-		if op != zkserver.OpExists || !bytes.Contains(req, []byte(held)) {
+		if op != fault.OpExists || !bytes.Contains(req, []byte(held)) {
 			return false
 		}
 		if _, taken, err := f.s.Exists(t.Context(), held); err == nil && taken { // the holder begins to watch

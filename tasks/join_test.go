@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/sim/rig"
 	"muster/zkstate/znode"
 )
 
-func isMulti(op int32, _ []byte) bool { return op == zkserver.OpMulti }
+func isMulti(op int32, _ []byte) bool { return op == fault.OpMulti }
 
 // TestJoinRace: many join at once a queue that has no folders yet. Each of them has a seat, and Redis knows it.
 func TestJoinRace(t *testing.T) {
@@ -210,10 +210,10 @@ func TestHelloWaits(t *testing.T) {
 // TestJoinWithALostReply: nothing is left when its session is closed, and another one joins.
 func TestJoinWithALostReply(t *testing.T) {
 	t.Parallel()
-	for name, arm := range map[string]func(*zkserver.Proxy) <-chan struct{}{
-		"before":      func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
-		"reply lost":  func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
-		"after reply": func(p *zkserver.Proxy) <-chan struct{} { return p.AfterReply(isMulti) },
+	for name, arm := range map[string]func(*fault.Proxy) <-chan struct{}{
+		"before":      func(p *fault.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
+		"reply lost":  func(p *fault.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
+		"after reply": func(p *fault.Proxy) <-chan struct{} { return p.AfterReply(isMulti) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/sim/rig"
@@ -200,7 +200,7 @@ func TestSubmitLostReplies(t *testing.T) {
 			id := fmt.Sprint("b", nth, name)
 			seen := 0
 			lost := lose(func(op int32, req []byte) bool {
-				if (op == zkserver.OpMulti || op == zkserver.OpSetData) && bytes.Contains(req, []byte(id)) {
+				if (op == fault.OpMulti || op == fault.OpSetData) && bytes.Contains(req, []byte(id)) {
 					seen++
 					return seen == nth+1
 				}
@@ -226,7 +226,7 @@ func TestEndLostReplies(t *testing.T) {
 			return ledger{dial(t, proxy.Addr()), f.queue.Root, f.generation()}.end(t.Context(), st, name, got.Manifest,
 				znode.EndCancelled, "tester")
 		}
-		match := func(op int32, req []byte) bool { return op == zkserver.OpMulti && bytes.Contains(req, []byte(name)) }
+		match := func(op int32, req []byte) bool { return op == fault.OpMulti && bytes.Contains(req, []byte(name)) }
 		st := f.store()
 		switch name {
 		case "reply":

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"muster/dev/fault"
 	"muster/dev/redisserver"
-	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/sim/rig"
@@ -484,9 +484,9 @@ func TestAWatcherIsNotDisturbed(t *testing.T) {
 }
 
 // requestsOf counts those that are not only signs of life.
-func requestsOf(p *zkserver.Proxy) (n int) {
+func requestsOf(p *fault.Proxy) (n int) {
 	for op, count := range p.Requests() {
-		if op != zkserver.OpPing && op != zkserver.OpExists {
+		if op != fault.OpPing && op != fault.OpExists {
 			n += count
 		}
 	}

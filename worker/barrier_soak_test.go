@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/resource/job"
 	"muster/sim/rig"
@@ -74,7 +75,7 @@ type at2 struct{ round, attempt int }
 type soakWorker struct {
 	*soakRun
 	id      int
-	proxies []*zkserver.Proxy // one per server
+	proxies []*fault.Proxy // one per server
 
 	mu     sync.Mutex
 	s      *zkconn.Session
@@ -283,11 +284,11 @@ func (o *soakWorker) die() {
 
 // disturb breaks things until ctx ends.
 func (d *soakRun) disturb(ctx context.Context) {
-	requests := []int32{zkserver.OpMulti, zkserver.OpExists, zkserver.OpGetData, zkserver.OpGetChildren2}
-	arms := map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
-		"before":     (*zkserver.Proxy).BeforeSend,
-		"reply lost": (*zkserver.Proxy).DropReply,
-		"after":      (*zkserver.Proxy).AfterReply,
+	requests := []int32{fault.OpMulti, fault.OpExists, fault.OpGetData, fault.OpGetChildren2}
+	arms := map[string]func(*fault.Proxy, func(int32, []byte) bool) <-chan struct{}{
+		"before":     (*fault.Proxy).BeforeSend,
+		"reply lost": (*fault.Proxy).DropReply,
+		"after":      (*fault.Proxy).AfterReply,
 	}
 	kinds := []string{"before", "reply lost", "after", "cut", "death"}
 	leaderDies := time.NewTimer(20 * time.Second)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/resource/job"
 	"muster/sim/rig"
 	"muster/worker"
@@ -34,7 +34,7 @@ func team(t *testing.T, n int) (job.Job, []*worker.Member) {
 }
 
 // slowTeam is a team whose first worker speaks to the server through a proxy.
-func slowTeam(t *testing.T, n int, timeout time.Duration) (*zkserver.Proxy, []*worker.Member) {
+func slowTeam(t *testing.T, n int, timeout time.Duration) (*fault.Proxy, []*worker.Member) {
 	t.Helper()
 	proxy := newProxy(t)
 	j, _ := newJob(t, n)
@@ -345,7 +345,7 @@ func TestLiveArrivalOfAnOlderSessionDoesNotCount(t *testing.T) {
 }
 
 // tap calls see with every request that passes the proxy from now on.
-func tap(p *zkserver.Proxy, see func(op int32, req []byte)) {
+func tap(p *fault.Proxy, see func(op int32, req []byte)) {
 	p.BeforeSend(func(op int32, req []byte) bool {
 		see(op, req)
 		return false
@@ -357,7 +357,7 @@ func mentions(req []byte, path string) bool { return bytes.Contains(req, []byte(
 
 // hold keeps the nth request that mentions the path from the server until release is closed, if it is not nil. held
 // is closed when the request is there.
-func hold(p *zkserver.Proxy, path string, nth int, release <-chan struct{}) (held <-chan struct{}) {
+func hold(p *fault.Proxy, path string, nth int, release <-chan struct{}) (held <-chan struct{}) {
 	ch := make(chan struct{})
 	seen := 0
 	tap(p, func(_ int32, req []byte) {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/resource/job"
 	"muster/worker"
 	"muster/zkstate/znode"
@@ -69,10 +69,10 @@ func TestAValueIsWaitedForWithAWatch(t *testing.T) {
 	armed := make(chan struct{})
 	watching := sync.OnceFunc(func() { close(armed) })
 	tap(proxy, func(op int32, req []byte) {
-		if op == zkserver.OpExists && mentions(req, znode.Data(j.Root, m.Generation, 0, "port")) {
+		if op == fault.OpExists && mentions(req, znode.Data(j.Root, m.Generation, 0, "port")) {
 			watching()
 		}
-		if op != zkserver.OpMulti && mentions(req, "/port") {
+		if op != fault.OpMulti && mentions(req, "/port") {
 			reads.Add(1)
 		}
 	})

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
@@ -379,11 +379,11 @@ func TestJoiningCostsTheSameForEachWorker(t *testing.T) {
 			requests = 0
 			all := proxy.Requests()
 			for op, n := range all {
-				if op != zkserver.OpPing {
+				if op != fault.OpPing {
 					requests += n
 				}
 			}
-			return all[zkserver.OpMulti] == 2 && all[zkserver.OpGetData] == 4
+			return all[fault.OpMulti] == 2 && all[fault.OpGetData] == 4
 		})
 		return requests
 	}
@@ -468,7 +468,7 @@ func TestRejoinKeepsTheID(t *testing.T) {
 	s = dial(t, proxy.Addr())
 	var searched atomic.Int64
 	proxy.BeforeSend(func(op int32, req []byte) bool {
-		if op == zkserver.OpExists && bytes.Contains(req, []byte("/id/n-")) {
+		if op == fault.OpExists && bytes.Contains(req, []byte("/id/n-")) {
 			searched.Add(1)
 		}
 		return false
@@ -626,7 +626,7 @@ func TestRejoinAfterAnUnansweredRejoin(t *testing.T) {
 }
 
 // dropForGood drops the reply of the next transaction, and no connection comes after that.
-func dropForGood(proxy *zkserver.Proxy) (fired <-chan struct{}) {
+func dropForGood(proxy *fault.Proxy) (fired <-chan struct{}) {
 	return proxy.DropReply(func(op int32, req []byte) bool {
 		if isMulti(op, req) {
 			proxy.Refuse(true)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
@@ -331,7 +331,7 @@ func TestResetOutlastsADeadJoiner(t *testing.T) {
 	claiming := make(chan struct{})
 	claims := 0
 	proxy.BeforeSend(func(op int32, req []byte) bool {
-		if op != zkserver.OpMulti || !mentions(req, "/late") {
+		if op != fault.OpMulti || !mentions(req, "/late") {
 			return false
 		}
 		if claims++; claims == 1 {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/resource"
 	"muster/resource/job"
 	"muster/sim/rig"
@@ -107,7 +107,7 @@ func TestWaitAllDoesNotPoll(t *testing.T) {
 	last := znode.ID(j.Root, m.Generation, n-1)
 	reads := make(chan int32, 100)
 	tap(proxy, func(op int32, req []byte) {
-		if op != zkserver.OpMulti && (mentions(req, last) || mentions(req, znode.By(j.Root, m.Generation))) {
+		if op != fault.OpMulti && (mentions(req, last) || mentions(req, znode.By(j.Root, m.Generation))) {
 			reads <- op
 		}
 	})
@@ -122,7 +122,7 @@ func TestWaitAllDoesNotPoll(t *testing.T) {
 		got = append(got, op)
 	}
 	// The read that sets the watch; then there is one event.
-	if d := cmp.Diff([]int32{zkserver.OpExists}, got); d != "" {
+	if d := cmp.Diff([]int32{fault.OpExists}, got); d != "" {
 		t.Errorf("requests of a waiter (-want +got):\n%s", d)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/job"
@@ -51,7 +52,7 @@ func dialFor(t *testing.T, timeout time.Duration, addrs ...string) *zkconn.Sessi
 }
 
 // newProxy stands before the server.
-func newProxy(t *testing.T) *zkserver.Proxy { return rig.Proxy(t, servers.Addrs()[0]) }
+func newProxy(t *testing.T) *fault.Proxy { return rig.Proxy(t, servers.Addrs()[0]) }
 
 // newJob creates a job of n workers in a root of its own and returns it with the store that made it.
 func newJob(t *testing.T, n int, edits ...func(*job.Job)) (job.Job, *zkstate.Store) {
@@ -121,7 +122,7 @@ func crash(t *testing.T, j job.Job, identity string) *worker.Member {
 	return m
 }
 
-func isMulti(op int32, _ []byte) bool { return op == zkserver.OpMulti }
+func isMulti(op int32, _ []byte) bool { return op == fault.OpMulti }
 
 // completes recognises the transaction of Complete.
 func completes(req []byte) bool { return bytes.Contains(req, []byte("/end/d-")) }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource"
@@ -91,7 +92,7 @@ type joinSoak struct {
 	t        *testing.T
 	size     soakSize
 	ensemble *zkserver.Ensemble
-	proxies  []*zkserver.Proxy
+	proxies  []*fault.Proxy
 	addrs    []string
 	job      job.Job
 	children []*child

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/resource"
 	"muster/sim/needs"
 	"muster/sim/rig"
@@ -307,7 +307,7 @@ func TestAWorkerWithoutAnAddress(t *testing.T) {
 }
 
 // lose keeps a worker from the server until its session has expired there.
-func lose(p *zkserver.Proxy, f *testJob) {
+func lose(p *fault.Proxy, f *testJob) {
 	f.t.Helper()
 	cutOff(p)
 	f.expires(0)
@@ -315,7 +315,7 @@ func lose(p *zkserver.Proxy, f *testJob) {
 }
 
 // cutOff keeps a worker from the server until p does not refuse any more.
-func cutOff(p *zkserver.Proxy) {
+func cutOff(p *fault.Proxy) {
 	p.Refuse(true)
 	p.Cut()
 }
@@ -333,7 +333,7 @@ func (f *testJob) rejoins() {
 }
 
 // arrival is closed when the server has the arrival of a worker at the first round of barrier b.
-func arrival(p *zkserver.Proxy) <-chan struct{} {
+func arrival(p *fault.Proxy) <-chan struct{} {
 	return p.AfterReply(func(_ int32, req []byte) bool { return bytes.Contains(req, []byte("/barrier/b/0/c/c-")) })
 }
 
@@ -702,10 +702,10 @@ func TestTheWayToTheStartHasALimit(t *testing.T) {
 		back  bool   // there is a server again, for another session, which aborts the barrier for all
 		text  string
 	}{
-		"address":                 {StartJoined, zkserver.OpGetData, "/id/n-0000000000", false, address},
-		"roll":                    {StartAll, zkserver.OpGetData, "", false, roll},
-		"barrier":                 {StartBarrier, zkserver.OpMulti, arrival, false, barrier},
-		"barrier_in_two_sessions": {StartBarrier, zkserver.OpMulti, arrival, true, aborted},
+		"address":                 {StartJoined, fault.OpGetData, "/id/n-0000000000", false, address},
+		"roll":                    {StartAll, fault.OpGetData, "", false, roll},
+		"barrier":                 {StartBarrier, fault.OpMulti, arrival, false, barrier},
+		"barrier_in_two_sessions": {StartBarrier, fault.OpMulti, arrival, true, aborted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
@@ -307,13 +307,13 @@ func TestChangesShareTransactions(t *testing.T) {
 			f.apply(append(c.before(f), keep)...)
 			want := append(c.want(f), keep)
 			rows := f.plan(want...).Changes()
-			before, multis := count(proxy), proxy.Requests()[zkserver.OpMulti]
+			before, multis := count(proxy), proxy.Requests()[fault.OpMulti]
 			for name, err := range f.commitRows(rows) {
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
-			multis = proxy.Requests()[zkserver.OpMulti] - multis
+			multis = proxy.Requests()[fault.OpMulti] - multis
 			if requests := count(proxy) - before; requests > 5 || len(rows) != n {
 				t.Errorf("%d changes took %d requests, %d of them transactions; want at most 5", len(rows), requests, multis)
 			}
@@ -331,9 +331,9 @@ func TestChangesShareTransactions(t *testing.T) {
 // change is made exactly once.
 func TestLostReplyOfASharedTransaction(t *testing.T) {
 	t.Parallel()
-	for fault, arm := range map[string]func(p *zkserver.Proxy) <-chan struct{}{
-		"before it is sent":     func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
-		"committed, reply lost": func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
+	for fault, arm := range map[string]func(p *fault.Proxy) <-chan struct{}{
+		"before it is sent":     func(p *fault.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
+		"committed, reply lost": func(p *fault.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
 	} {
 		for _, c := range sharedChanges(5) {
 			t.Run(c.name+"/"+fault, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/plan"
 	"muster/resource/job"
 	"muster/sim/rig"
@@ -29,14 +29,14 @@ const (
 )
 
 // newProxyFixture is a fixture whose session goes through a proxy.
-func newProxyFixture(t testing.TB) (*fixture, *zkserver.Proxy) {
+func newProxyFixture(t testing.TB) (*fixture, *fault.Proxy) {
 	t.Helper()
 	proxy := rig.Proxy(t, servers.Addrs()[0])
 	return newFixtureAt(t, []string{proxy.Addr()}), proxy
 }
 
 // newProxyPair is a fixture whose session goes through a proxy, and one in the same root whose session does not.
-func newProxyPair(t testing.TB) (through, direct *fixture, proxy *zkserver.Proxy) {
+func newProxyPair(t testing.TB) (through, direct *fixture, proxy *fault.Proxy) {
 	t.Helper()
 	through, proxy = newProxyFixture(t)
 	direct = newFixture(t)
@@ -79,10 +79,10 @@ func TestLostReplyOfEachKindOfCommit(t *testing.T) {
 			}
 		}, func(f *fixture) []job.Job { return []job.Job{f.declare("a", 2)} }, plan.IsDamaged})
 	}
-	faults := map[string]func(p *zkserver.Proxy) <-chan struct{}{
-		"before it is sent":         func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
-		"committed, reply lost":     func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
-		"right after its own reply": func(p *zkserver.Proxy) <-chan struct{} { return p.AfterReply(isMulti) },
+	faults := map[string]func(p *fault.Proxy) <-chan struct{}{
+		"before it is sent":         func(p *fault.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
+		"committed, reply lost":     func(p *fault.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
+		"right after its own reply": func(p *fault.Proxy) <-chan struct{} { return p.AfterReply(isMulti) },
 	}
 	for _, kind := range kinds {
 		for fault, arm := range faults {
@@ -267,7 +267,7 @@ func TestGateDeletedAfterFinishLooked(t *testing.T) {
 	deleted := make(chan error, 1)
 	byHand := sync.OnceFunc(func() { deleted <- direct.session.Delete(t.Context(), gate, 0) })
 	proxy.BeforeSend(func(op int32, req []byte) bool {
-		if op == zkserver.OpExists && bytes.Contains(req, []byte(gate)) {
+		if op == fault.OpExists && bytes.Contains(req, []byte(gate)) {
 			byHand()
 		}
 		return false

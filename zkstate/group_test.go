@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/member"
 	"muster/plan"
 	"muster/resource"
@@ -151,9 +151,9 @@ func (f *fixture) deleteTree(at string) error {
 // repair is lost. What was saved is still there, unless its own folder was deleted.
 func TestDamagedGroup(t *testing.T) {
 	t.Parallel()
-	faults := map[string]func(p *zkserver.Proxy) <-chan struct{}{
-		"before it is sent":     func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
-		"committed, reply lost": func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
+	faults := map[string]func(p *fault.Proxy) <-chan struct{}{
+		"before it is sent":     func(p *fault.Proxy) <-chan struct{} { return p.BeforeSend(isMulti) },
+		"committed, reply lost": func(p *fault.Proxy) <-chan struct{} { return p.DropReply(isMulti) },
 	}
 	for name, parts := range groupDamages() {
 		for fault, arm := range faults {
@@ -453,7 +453,7 @@ func TestCostOfReadingAGroup(t *testing.T) {
 		}
 		n := 0
 		for op, count := range sent(before, proxy.Requests()) {
-			if op != zkserver.OpPing {
+			if op != fault.OpPing {
 				n += count
 			}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/plan"
 	"muster/resource"
@@ -31,7 +32,7 @@ import (
 // mirrored is a fixture whose session goes through a proxy, a Mirror of that session, and another session.
 type mirrored struct {
 	*fixture
-	proxy  *zkserver.Proxy
+	proxy  *fault.Proxy
 	mirror *zkstate.Mirror
 	other  *zkconn.Session
 }

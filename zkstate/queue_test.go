@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/queue"
@@ -305,7 +305,7 @@ func TestDamagedQueue(t *testing.T) {
 }
 
 // proxyDrop loses the reply to a repair, or its connection before it is sent.
-func proxyDrop(name string, p *zkserver.Proxy) <-chan struct{} {
+func proxyDrop(name string, p *fault.Proxy) <-chan struct{} {
 	if len(name)%2 == 0 {
 		return p.BeforeSend(isMulti)
 	}

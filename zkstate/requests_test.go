@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"muster/apply"
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/plan"
 	"muster/resource/job"
 	"muster/zkstate/zkconn"
@@ -24,7 +24,7 @@ func (f *fixture) readAndPlan(jobs []job.Job) plan.Plan {
 }
 
 // planFor is readAndPlan, and how many requests it took.
-func (f *fixture) planFor(proxy *zkserver.Proxy, jobs ...job.Job) (p plan.Plan, requests int) {
+func (f *fixture) planFor(proxy *fault.Proxy, jobs ...job.Job) (p plan.Plan, requests int) {
 	f.t.Helper()
 	before := count(proxy)
 	p = f.readAndPlan(jobs)
@@ -32,10 +32,10 @@ func (f *fixture) planFor(proxy *zkserver.Proxy, jobs ...job.Job) (p plan.Plan, 
 }
 
 // count is how many requests went through the proxy, except pings.
-func count(proxy *zkserver.Proxy) int {
+func count(proxy *fault.Proxy) int {
 	n := 0
 	for op, times := range proxy.Requests() {
-		if op != zkserver.OpPing {
+		if op != fault.OpPing {
 			n += times
 		}
 	}

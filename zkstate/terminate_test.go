@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
@@ -170,9 +170,9 @@ func TestTerminateRefuses(t *testing.T) {
 // TestLostReplyOfATermination cuts each of its transactions: the request, and the delete.
 func TestLostReplyOfATermination(t *testing.T) {
 	t.Parallel()
-	for name, arm := range map[string]func(*zkserver.Proxy, func(int32, []byte) bool) <-chan struct{}{
-		"before": (*zkserver.Proxy).BeforeSend, "reply lost": (*zkserver.Proxy).DropReply,
-		"after": (*zkserver.Proxy).AfterReply,
+	for name, arm := range map[string]func(*fault.Proxy, func(int32, []byte) bool) <-chan struct{}{
+		"before": (*fault.Proxy).BeforeSend, "reply lost": (*fault.Proxy).DropReply,
+		"after": (*fault.Proxy).AfterReply,
 	} {
 		for nth := range 2 {
 			t.Run(name+"/"+[]string{"request", "delete"}[nth], func(t *testing.T) {

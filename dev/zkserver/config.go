@@ -41,15 +41,14 @@ func (e *Ensemble) configure(i int, places []place, o Options, found installatio
 			return nil, err
 		}
 	}
-	s := &Server{
-		addr: daemon.Loopback(places[i].client), dial: &net.Dialer{}, dir: dir, java: found.java, args: arguments(o, found),
-	}
+	s := &Server{addr: daemon.Loopback(places[i].client), dir: dir, java: found.java, args: arguments(o, found)}
+	s.dial = new(net.Dialer).DialContext
 	if o.TLS {
 		config, err := e.certs.Config()
 		if err != nil {
 			return nil, err
 		}
-		s.dial = &tls.Dialer{Config: config}
+		s.dial = (&tls.Dialer{Config: config}).DialContext
 	}
 	return s, nil
 }

@@ -1,11 +1,10 @@
 // Package zkserver runs real ZooKeeper servers on this machine for development, tests and benchmarks: one or three on
-// 127.0.0.1, from the installed ZooKeeper. Servers can be paused, killed and restarted with their data. A [Proxy]
-// between client and server causes faults on demand.
+// 127.0.0.1, from the installed ZooKeeper. Servers can be paused, killed and restarted with their data.
 //
 // The package downloads and installs nothing: without Java or ZooKeeper, Start returns [ErrNotInstalled] with the
-// command that installs them. It mocks nothing: faults are signals, killed processes and broken connections. It listens
-// only on the loopback interface, signals only processes that it started, and removes only a directory that it created.
-// Its servers skip fsync: they keep data after kill -9, but not after a power cut.
+// command that installs them. It mocks nothing: faults are signals and killed processes. It listens only on the
+// loopback interface, signals only processes that it started, and removes only a directory that it created. Its servers
+// skip fsync: they keep data after kill -9, but not after a power cut.
 //
 // On Linux a server ends with the process that started it. On other Unix systems servers keep running if that process
 // is killed before it calls Stop. Windows is not supported.
@@ -231,7 +230,7 @@ var errPortTaken = errors.New("port is taken")
 // concurrently.
 type Server struct {
 	addr string
-	dial dialer // for four-letter words: with TLS if clients use it
+	dial func(ctx context.Context, network, addr string) (net.Conn, error) // for four-letter words, perhaps with TLS
 	dir  string
 	java string
 	args []string
@@ -248,13 +247,13 @@ func (s *Server) Pid() int { return s.Run().OS.Pid }
 // Stat is the answer to the four-letter word srvr: "Mode", "Zxid", "Connections", "Node count" and others. A paused
 // server answers only after Resume, so ctx should have a deadline.
 func (s *Server) Stat(ctx context.Context) (map[string]string, error) {
-	return askFields(ctx, s.dial, s.addr, "srvr", ":")
+	return s.askFields(ctx, "srvr", ":")
 }
 
 // Mntr is the answer to the four-letter word mntr: "zk_znode_count", "zk_watch_count", "zk_ephemerals_count" and
 // others. A paused server answers only after Resume, so ctx should have a deadline.
 func (s *Server) Mntr(ctx context.Context) (map[string]string, error) {
-	return askFields(ctx, s.dial, s.addr, "mntr", "\t")
+	return s.askFields(ctx, "mntr", "\t")
 }
 
 // Restart kills the server if it runs, starts it again with the same data and addresses, and returns when it serves.
@@ -283,21 +282,16 @@ func (s *Server) Restart(ctx context.Context) error {
 func (s *Server) answers(ctx context.Context, timeout *time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
-	answer, err := ask(ctx, s.dial, s.addr, "conf")
+	answer, err := s.ask(ctx, "conf")
 	if ctx.Err() != nil {
 		*timeout *= 2
 	}
 	return err == nil && strings.Contains(answer, "dataDir="+filepath.Join(s.dir, "data")+"/")
 }
 
-// dialer is a net.Dialer or a tls.Dialer.
-type dialer interface {
-	DialContext(ctx context.Context, network, addr string) (net.Conn, error)
-}
-
 // ask sends one of ZooKeeper's four-letter words and returns the answer. The server then closes the connection.
-func ask(ctx context.Context, d dialer, addr, word string) (string, error) {
-	conn, err := d.DialContext(ctx, "tcp", addr)
+func (s *Server) ask(ctx context.Context, word string) (string, error) {
+	conn, err := s.dial(ctx, "tcp", s.addr)
 	if err != nil {
 		return "", err
 	}
@@ -308,17 +302,17 @@ func ask(ctx context.Context, d dialer, addr, word string) (string, error) {
 	}
 	answer, err := io.ReadAll(conn)
 	if ctx.Err() != nil {
-		return "", fmt.Errorf("%s %s: %w", addr, word, ctx.Err())
+		return "", fmt.Errorf("%s %s: %w", s.addr, word, ctx.Err())
 	}
 	if err == nil && strings.Contains(string(answer), "not currently serving") {
-		err = fmt.Errorf("%s %s: server is up but not serving", addr, word)
+		err = fmt.Errorf("%s %s: server is up but not serving", s.addr, word)
 	}
 	return string(answer), err
 }
 
 // askFields splits each line of the answer at the separator.
-func askFields(ctx context.Context, d dialer, addr, word, separator string) (map[string]string, error) {
-	answer, err := ask(ctx, d, addr, word)
+func (s *Server) askFields(ctx context.Context, word, separator string) (map[string]string, error) {
+	answer, err := s.ask(ctx, word)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/plan"
 	"muster/sim/rig"
 	"muster/zkstate"
@@ -114,20 +114,20 @@ func hang(k *soakRun, p *process, random *rand.Rand) error {
 
 // isWrite reports whether a request changes something.
 func isWrite(op int32, _ []byte) bool {
-	return slices.Contains([]int32{zkserver.OpMulti, zkserver.OpCreate, zkserver.OpSetData, zkserver.OpDelete}, op)
+	return slices.Contains([]int32{fault.OpMulti, fault.OpCreate, fault.OpSetData, fault.OpDelete}, op)
 }
 
 func dropReply(k *soakRun, p *process, _ *rand.Rand) error {
-	return armed(k, p, func(proxy *zkserver.Proxy) <-chan struct{} { return proxy.DropReply(isWrite) })
+	return armed(k, p, func(proxy *fault.Proxy) <-chan struct{} { return proxy.DropReply(isWrite) })
 }
 
 func loseRequest(k *soakRun, p *process, _ *rand.Rand) error {
-	return armed(k, p, func(proxy *zkserver.Proxy) <-chan struct{} { return proxy.BeforeSend(isWrite) })
+	return armed(k, p, func(proxy *fault.Proxy) <-chan struct{} { return proxy.BeforeSend(isWrite) })
 }
 
 // armed waits for a fault of the next write of the member. A member without duties may write nothing for a while: the
 // fault stays and happens later.
-func armed(k *soakRun, p *process, arm func(*zkserver.Proxy) <-chan struct{}) error {
+func armed(k *soakRun, p *process, arm func(*fault.Proxy) <-chan struct{}) error {
 	happened := make(chan struct{}, len(p.proxies))
 	for _, proxy := range p.proxies {
 		done := arm(proxy)

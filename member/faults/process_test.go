@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"muster/dev/daemon"
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/group"
@@ -31,8 +32,8 @@ type process struct {
 	program           string
 	args              []string
 	servers           []string
-	proxies           []*zkserver.Proxy // one for each server; nil if it is not relayed
-	clock             string            // file
+	proxies           []*fault.Proxy // one for each server; nil if it is not relayed
+	clock             string         // file
 
 	run    *daemon.Process
 	frozen bool

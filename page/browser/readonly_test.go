@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/sim/rig"
 )
@@ -14,9 +15,9 @@ import (
 // multiRead, auth, setWatches, setWatches2, and the end of a session.
 func reads() map[int32]bool {
 	return map[int32]bool{
-		zkserver.OpExists: true, zkserver.OpGetData: true, zkserver.OpGetACL: true, 8: true, zkserver.OpSync: true,
-		zkserver.OpPing: true, zkserver.OpGetChildren2: true, 22: true, zkserver.OpAuth: true,
-		zkserver.OpSetWatches: true, 105: true, zkserver.OpCloseSession: true,
+		fault.OpExists: true, fault.OpGetData: true, fault.OpGetACL: true, 8: true, fault.OpSync: true,
+		fault.OpPing: true, fault.OpGetChildren2: true, 22: true, fault.OpAuth: true,
+		fault.OpSetWatches: true, 105: true, fault.OpCloseSession: true,
 	}
 }
 
@@ -60,7 +61,7 @@ queue "c" {
 		}
 	}
 	testHostileRequests(t, s)
-	ended := int64(proxy.Requests()[zkserver.OpCloseSession])
+	ended := int64(proxy.Requests()[fault.OpCloseSession])
 	if after := w.zxid(); after != quiet+2*ended+1 || ended > 1 {
 		t.Errorf("there were %d transactions; want only the begins of sessions, and the ends of %d", after-quiet, ended)
 	}
@@ -143,7 +144,7 @@ func TestNothingIsWritten(t *testing.T) {
 			t.Errorf("%d requests have the opcode %d", n, op)
 		}
 	}
-	if seen[zkserver.OpGetData] == 0 {
+	if seen[fault.OpGetData] == 0 {
 		t.Errorf("the proxy saw only %v", seen)
 	}
 	t.Logf("requests by opcode: %v", seen)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/fault"
 	"muster/dev/redisserver"
 	"muster/dev/zkserver"
 	"muster/plan"
@@ -82,9 +83,9 @@ func Dial(t testing.TB, timeout time.Duration, addrs ...string) *zkconn.Session 
 }
 
 // Proxy stands before a server, ZooKeeper's or Redis's, until the test ends.
-func Proxy(t testing.TB, addr string) *zkserver.Proxy {
+func Proxy(t testing.TB, addr string) *fault.Proxy {
 	t.Helper()
-	p, err := zkserver.NewProxy(addr)
+	p, err := fault.NewProxy(addr)
 	if err != nil {
 		t.Fatal(err)
 	}

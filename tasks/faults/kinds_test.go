@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/plan"
 	"muster/sim/rig"
 	"muster/zkstate"
@@ -31,8 +31,8 @@ const (
 	toAll       subject = "all executors"
 )
 
-// fault is a kind of fault. make makes it happen and ends it; p is nil if it is not one process's.
-type fault struct {
+// faultKind is a kind of fault. make makes it happen and ends it; p is nil if it is not one process's.
+type faultKind struct {
 	name   string
 	to     subject
 	weight int // how often it is in the deck
@@ -40,12 +40,12 @@ type fault struct {
 }
 
 // faults lists all of them.
-func faults() []fault {
+func faults() []faultKind {
 	const short = 100 * time.Millisecond
 	frozen := lasting(sessionTimeout/4, frozenFor, signals(syscall.SIGSTOP, syscall.SIGCONT))
 	stopped := lasting(0, sessionTimeout, signals(syscall.SIGTSTP, syscall.SIGCONT))
-	hang := (*zkserver.Proxy).Hang
-	return []fault{
+	hang := (*fault.Proxy).Hang
+	return []faultKind{
 		{"an executor is killed", toExecutor, 4, killProcess},
 		{"a watcher is killed", toWatcher, 2, killProcess},
 		{"a process leaves and comes back", toProcess, 3, restartProcess},
@@ -98,21 +98,21 @@ func signals(begin, end syscall.Signal) func(*soakRun, *process, bool) error {
 }
 
 // proxied does something to the connections of a process to ZooKeeper, and ofRedis to those of all to Redis.
-func proxied(set func(*zkserver.Proxy, bool)) func(*soakRun, *process, bool) error {
+func proxied(set func(*fault.Proxy, bool)) func(*soakRun, *process, bool) error {
 	return func(_ *soakRun, p *process, on bool) error {
-		p.each(func(proxy *zkserver.Proxy) { set(proxy, on) })
+		p.each(func(proxy *fault.Proxy) { set(proxy, on) })
 		return nil
 	}
 }
 
-func ofRedis(set func(*zkserver.Proxy, bool)) func(*soakRun, *process, bool) error {
+func ofRedis(set func(*fault.Proxy, bool)) func(*soakRun, *process, bool) error {
 	return func(k *soakRun, _ *process, on bool) error {
 		set(k.proxy, on)
 		return nil
 	}
 }
 
-func cutOff(p *zkserver.Proxy, on bool) {
+func cutOff(p *fault.Proxy, on bool) {
 	if p.Refuse(on); on {
 		p.Cut()
 	}
@@ -144,7 +144,7 @@ func restartProcess(k *soakRun, p *process, random *rand.Rand) error {
 
 func cutConnections(k *soakRun, p *process, random *rand.Rand) error {
 	for range 1 + random.IntN(3) {
-		p.each((*zkserver.Proxy).Cut)
+		p.each((*fault.Proxy).Cut)
 		zkconn.Pause(k.t.Context(), rig.Between(random, 0, 500*time.Millisecond))
 	}
 	return nil
@@ -152,18 +152,18 @@ func cutConnections(k *soakRun, p *process, random *rand.Rand) error {
 
 // isWrite reports whether a request changes something.
 func isWrite(op int32, _ []byte) bool {
-	return slices.Contains([]int32{zkserver.OpMulti, zkserver.OpCreate, zkserver.OpSetData, zkserver.OpDelete}, op)
+	return slices.Contains([]int32{fault.OpMulti, fault.OpCreate, fault.OpSetData, fault.OpDelete}, op)
 }
 
 // dropReply drops the next reply to a write. A process may write nothing for a while: the fault stays and happens
 // later, at the latest when it comes back.
 func dropReply(k *soakRun, p *process, random *rand.Rand) error {
-	p.each(func(proxy *zkserver.Proxy) { proxy.DropReply(isWrite) })
+	p.each(func(proxy *fault.Proxy) { proxy.DropReply(isWrite) })
 	return cutConnections(k, p, random)
 }
 
 func loseRequest(k *soakRun, p *process, random *rand.Rand) error {
-	p.each(func(proxy *zkserver.Proxy) { proxy.BeforeSend(isWrite) })
+	p.each(func(proxy *fault.Proxy) { proxy.BeforeSend(isWrite) })
 	return cutConnections(k, p, random)
 }
 

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"muster/dev/daemon"
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/resource/queue"
 	"muster/sim/rig"
 	"muster/tasks"
@@ -33,8 +33,8 @@ type process struct {
 	w       *world
 	name    string
 	argv    []string
-	stdout  string            // a file of its own for standard output; "": that of standard error
-	proxies []*zkserver.Proxy // one for each ZooKeeper server; nil if it is not relayed
+	stdout  string         // a file of its own for standard output; "": that of standard error
+	proxies []*fault.Proxy // one for each ZooKeeper server; nil if it is not relayed
 	run     *daemon.Process
 }
 
@@ -120,7 +120,7 @@ func (p *process) leave(limit time.Duration) error {
 }
 
 // each calls do for each proxy.
-func (p *process) each(do func(*zkserver.Proxy)) {
+func (p *process) each(do func(*fault.Proxy)) {
 	for _, proxy := range p.proxies {
 		do(proxy)
 	}

@@ -153,9 +153,9 @@ func (k *soakRun) failed() bool {
 
 // run makes the faults, and waits for them and for the submitters.
 func (k *soakRun) run() {
-	var deck []fault
+	var deck []faultKind
 	for range k.size.decks {
-		var some []fault
+		var some []faultKind
 		for _, f := range faults() {
 			for range f.weight {
 				some = append(some, f)
@@ -167,7 +167,7 @@ func (k *soakRun) run() {
 	slots := make(chan struct{}, k.size.atOnce)
 	for n := len(deck); len(deck) > 0 && !k.failed(); {
 		slots <- struct{}{}
-		i := slices.IndexFunc(deck, func(f fault) bool { return k.one(f, func() { <-slots }) })
+		i := slices.IndexFunc(deck, func(f faultKind) bool { return k.one(f, func() { <-slots }) })
 		if i < 0 {
 			<-slots
 			zkconn.Pause(k.t.Context(), rig.PollEvery)
@@ -185,7 +185,7 @@ func (k *soakRun) run() {
 }
 
 // one begins a fault. It returns false if nothing is well that could have it.
-func (k *soakRun) one(f fault, over func()) bool {
+func (k *soakRun) one(f faultKind, over func()) bool {
 	p, ok := k.choose(f.to)
 	if !ok {
 		return false

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/resource/queue"
 	"muster/sim/rig"
 	"muster/zkstate/zkconn"
@@ -128,7 +128,7 @@ func (s *submitter) disturb() (string, error) {
 		return "frozen", s.p.signal(syscall.SIGCONT)
 	case 4:
 		zkconn.Pause(ctx, rig.Between(s.random, 0, 500*time.Millisecond))
-		s.p.each((*zkserver.Proxy).Cut)
+		s.p.each((*fault.Proxy).Cut)
 		return "cut", nil
 	}
 	return "none", nil

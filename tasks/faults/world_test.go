@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/dev/fault"
 	"muster/dev/redisserver"
 	"muster/dev/zkserver"
 	"muster/resource"
@@ -45,7 +46,7 @@ type world struct {
 	ensemble   *zkserver.Ensemble
 	redis      *redisserver.Server
 	watched    *redisserver.Watched // instead of redis, if there are sentinels
-	proxy      *zkserver.Proxy      // all reach Redis through it
+	proxy      *fault.Proxy         // all reach Redis through it
 	queue      queue.Queue
 	generation string
 	processes  map[string]*process

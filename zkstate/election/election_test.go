@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/sim/rig"
 	"muster/zkstate/election"
@@ -69,11 +70,11 @@ func TestAwaitTimesOut(t *testing.T) {
 
 // TestPlaceIsCreatedOnce even if the create or its reply is lost.
 func TestPlaceIsCreatedOnce(t *testing.T) {
-	isCreate := func(op int32, _ []byte) bool { return op == zkserver.OpCreate }
-	faults := map[string]func(*zkserver.Proxy) <-chan struct{}{
-		"not sent":    func(p *zkserver.Proxy) <-chan struct{} { return p.BeforeSend(isCreate) },
-		"reply lost":  func(p *zkserver.Proxy) <-chan struct{} { return p.DropReply(isCreate) },
-		"after reply": func(p *zkserver.Proxy) <-chan struct{} { return p.AfterReply(isCreate) },
+	isCreate := func(op int32, _ []byte) bool { return op == fault.OpCreate }
+	faults := map[string]func(*fault.Proxy) <-chan struct{}{
+		"not sent":    func(p *fault.Proxy) <-chan struct{} { return p.BeforeSend(isCreate) },
+		"reply lost":  func(p *fault.Proxy) <-chan struct{} { return p.DropReply(isCreate) },
+		"after reply": func(p *fault.Proxy) <-chan struct{} { return p.AfterReply(isCreate) },
 	}
 	for fault, arm := range faults {
 		t.Run(fault, func(t *testing.T) {
@@ -101,7 +102,7 @@ func TestPlaceIsCreatedOnce(t *testing.T) {
 func TestLostReplyToTheDelete(t *testing.T) {
 	f, proxy := newFixture(t), newProxy(t)
 	p := f.join(dial(t, 30*time.Second, proxy.Addr()))
-	fired := proxy.DropReply(func(op int32, _ []byte) bool { return op == zkserver.OpDelete })
+	fired := proxy.DropReply(func(op int32, _ []byte) bool { return op == fault.OpDelete })
 	f.leave(p)
 	rig.Receive(t, fired, "an event")
 	if left := f.places(); len(left) > 0 {
@@ -116,10 +117,10 @@ func TestContextEnds(t *testing.T) {
 		s := dial(t, 30*time.Second, proxy.Addr())
 		ctx, cancel := context.WithCancel(t.Context())
 		fired := proxy.DropReply(func(op int32, _ []byte) bool {
-			if op == zkserver.OpCreate {
+			if op == fault.OpCreate {
 				cancel()
 			}
-			return op == zkserver.OpCreate
+			return op == fault.OpCreate
 		})
 		p, err := f.queue.Join(ctx, s, nil, open)
 		if err != nil {
@@ -335,11 +336,11 @@ func TestNoHerdEffect(t *testing.T) {
 		f.leave(w.place)
 	}
 	requests := proxy.Requests()
-	if n := requests[zkserver.OpGetChildren2]; n != 2*many {
+	if n := requests[fault.OpGetChildren2]; n != 2*many {
 		t.Errorf("%d waiters read the queue %d times; want each twice", many, n)
 	}
 	// Each checks the place before it once, to wait, and its own once, to leave it; what it holds it reads.
-	if n := requests[zkserver.OpExists]; n != 2*many {
+	if n := requests[fault.OpExists]; n != 2*many {
 		t.Errorf("%d waiters checked a place %d times; want each twice", many, n)
 	}
 }
@@ -384,7 +385,7 @@ func dial(t *testing.T, timeout time.Duration, addrs ...string) *zkconn.Session 
 }
 
 // newProxy starts a proxy for the server.
-func newProxy(t *testing.T) *zkserver.Proxy { return rig.Proxy(t, servers.Addrs()[0]) }
+func newProxy(t *testing.T) *fault.Proxy { return rig.Proxy(t, servers.Addrs()[0]) }
 
 // fixture is a queue, and a session that no test ends.
 type fixture struct {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/zkstate/zkconn"
 )
@@ -42,13 +43,13 @@ func TestNoQueuedWriteRunsInANewSession(t *testing.T) {
 	r := newRelay(t, shared.Connect())
 	a, b := proxy(t, r.Addr().String()), proxy(t, r.Addr().String())
 	s := dial(t, zkconn.Config{Servers: []string{a.Addr(), b.Addr()}})
-	for _, p := range []*zkserver.Proxy{a, b} {
+	for _, p := range []*fault.Proxy{a, b} {
 		p.Refuse(true)
 		p.Cut()
 	}
 	errs := queueWrites(t, s, dir, 30)
 	endSession(t, shared.Connect(), r.granted())
-	for _, p := range []*zkserver.Proxy{a, b} {
+	for _, p := range []*fault.Proxy{a, b} {
 		p.Refuse(false)
 	}
 	for _, err := range errs() {
@@ -181,7 +182,7 @@ func TestCredentialsSurviveAFailedWriteAfterTheHandshake(t *testing.T) {
 	if _, _, err := s.Get(ctx, mine); err != nil {
 		t.Error(err)
 	}
-	lost := p.BeforeSend(about(zkserver.OpAuth, "c:d"))
+	lost := p.BeforeSend(about(fault.OpAuth, "c:d"))
 	p.Cut()
 	closes(t, lost, 10*time.Second)
 	if _, _, err := s.Get(ctx, mine); err != nil {

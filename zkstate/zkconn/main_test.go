@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/sim/rig"
 	"muster/zkstate/zkconn"
@@ -70,7 +71,7 @@ func root(t testing.TB) string {
 var open = zkconn.World(zkconn.PermAll)
 
 // proxy starts a proxy for the server at target.
-func proxy(t testing.TB, target string) *zkserver.Proxy { return rig.Proxy(t, target) }
+func proxy(t testing.TB, target string) *fault.Proxy { return rig.Proxy(t, target) }
 
 // must returns v, and fails the test on an error.
 func must[T any](v T, err error) func(testing.TB) T {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/zkstate/zkconn"
 )
 
@@ -36,10 +36,10 @@ func TestLostReplyIsUnknownAndThenSettled(t *testing.T) {
 			path := fmt.Sprintf("%s/%s-%v", dir, c.name, multi)
 			var err error
 			if multi {
-				c.arm(about(zkserver.OpMulti, path))
+				c.arm(about(fault.OpMulti, path))
 				_, err = s.Multi(ctx, zkconn.CheckOp(dir, 0), zkconn.CreateOp(path, nil, zkconn.Ephemeral, open))
 			} else {
-				c.arm(about(zkserver.OpCreate, path))
+				c.arm(about(fault.OpCreate, path))
 				_, err = s.Create(ctx, path, nil, zkconn.Ephemeral, open)
 			}
 			if !errors.Is(err, zkconn.ErrUnknown) {
@@ -60,12 +60,12 @@ func TestReadIsRepeatedWhenItsReplyIsLost(t *testing.T) {
 	ctx, dir := within(t, 20*time.Second), root(t)
 	p := proxy(t, shared.Connect())
 	s := dial(t, zkconn.Config{Servers: []string{p.Addr()}})
-	lost := p.DropReply(about(zkserver.OpGetData, dir))
+	lost := p.DropReply(about(fault.OpGetData, dir))
 	if _, _, err := s.Get(ctx, dir); err != nil {
 		t.Error(err)
 	}
 	closes(t, lost, 5*time.Second)
-	if n := p.Requests()[zkserver.OpGetData]; n != 2 {
+	if n := p.Requests()[fault.OpGetData]; n != 2 {
 		t.Errorf("%d requests, want 2", n)
 	}
 }
@@ -139,10 +139,10 @@ func TestThrottledRequestIsRepeated(t *testing.T) {
 	dir := root(t)
 	through := newRelay(t, shared.Addrs()[0])
 	s := dial(t, zkconn.Config{Servers: []string{through.Addr().String()}})
-	for _, op := range []int32{zkserver.OpMulti, zkserver.OpGetData} {
+	for _, op := range []int32{fault.OpMulti, fault.OpGetData} {
 		through.set(func(r *relay) { r.throttle = func(o int32) bool { return o == op } })
 		var err error
-		if op == zkserver.OpMulti {
+		if op == fault.OpMulti {
 			_, err = s.Multi(t.Context(), zkconn.CreateOp(dir+"/n", nil, zkconn.Persistent, open))
 		} else {
 			_, _, err = s.Get(t.Context(), dir+"/n")
@@ -157,7 +157,7 @@ func TestThrottledRequestIsRepeated(t *testing.T) {
 		})
 	}
 	over, cancel := context.WithCancel(t.Context())
-	through.set(func(r *relay) { r.throttle = func(o int32) bool { cancel(); return o == zkserver.OpMulti } })
+	through.set(func(r *relay) { r.throttle = func(o int32) bool { cancel(); return o == fault.OpMulti } })
 	_, err := s.Multi(over, zkconn.CreateOp(dir+"/m", nil, zkconn.Persistent, open))
 	if !errors.Is(err, zkconn.ErrNotSent) && !errors.Is(err, zkconn.ErrUnknown) {
 		t.Errorf("given up while the server is busy: %v", err)

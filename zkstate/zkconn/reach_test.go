@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/dev/fault"
 	"muster/dev/zkserver"
 	"muster/zkstate/zkconn"
 )
@@ -429,12 +430,12 @@ func TestAddressIsKeptWithoutTheNameService(t *testing.T) {
 	_, port, _ := strings.Cut(p.Addr(), ":")
 	s := dial(t, zkconn.Config{Servers: []string{"outlived.test:" + port}, Timeout: 10 * time.Second})
 	names.mute("outlived.test")
-	before := p.Requests()[zkserver.OpExists]
+	before := p.Requests()[fault.OpExists]
 	p.Cut()
 	if _, _, err := s.Exists(within(t, 30*time.Second), "/"); err != nil {
 		t.Error(err)
 	}
-	if p.Requests()[zkserver.OpExists] == before {
+	if p.Requests()[fault.OpExists] == before {
 		t.Error("the request went to another server")
 	}
 }

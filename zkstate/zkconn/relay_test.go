@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// relay is a proxy with faults that zkserver.Proxy does not have: it can drop replies and keep the connection, refuse a
+// relay is a proxy with faults that fault.Proxy does not have: it can drop replies and keep the connection, refuse a
 // request as an overloaded server does, reset a connection just after the handshake, and change the answer to a
 // handshake, or add to it.
 type relay struct {

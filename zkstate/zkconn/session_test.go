@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"muster/dev/zkserver"
+	"muster/dev/fault"
 	"muster/zkstate/zkconn"
 )
 
@@ -426,7 +426,7 @@ func TestSizeOfATransactionIsExact(t *testing.T) {
 	acl := append([]zkconn.ACL{{Perms: zkconn.PermRead, Scheme: "ip", ID: "10.0.0.0/8"}}, open...)
 	var sent int
 	p.AfterReply(func(op int32, req []byte) bool {
-		if op == zkserver.OpMulti {
+		if op == fault.OpMulti {
 			sent = 8 + len(req)
 		}
 		return false

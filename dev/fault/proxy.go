@@ -1,4 +1,7 @@
-package zkserver
+// Package fault puts a proxy between clients and a server, which causes faults on demand: it cuts connections, holds
+// back what is sent, and loses one request or its reply. It knows ZooKeeper's frames, and forwards all else as bytes,
+// so that it may stand before a Redis too. Only tests import it.
+package fault
 
 import (
 	"bufio"
@@ -22,7 +25,6 @@ const (
 	OpGetData      int32 = 4
 	OpSetData      int32 = 5
 	OpGetACL       int32 = 6
-	OpSetACL       int32 = 7
 	OpSync         int32 = 9
 	OpPing         int32 = 11
 	OpGetChildren2 int32 = 12
@@ -185,7 +187,7 @@ func (p *Proxy) accept() {
 			return
 		}
 		if err != nil { // too many open files, most likely
-			time.Sleep(pollEvery)
+			time.Sleep(10 * time.Millisecond)
 			continue
 		}
 		p.add(client)
