@@ -331,7 +331,6 @@ type Foreign struct {
 	Restart func()
 }
 
-// foreign is a Foreign in a world.
 type foreign struct {
 	Foreign
 	down  atomic.Bool

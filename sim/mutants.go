@@ -78,7 +78,6 @@ func Mutants(t *testing.T, file string, worlds ...Named) {
 	t.Log(m.table.count())
 }
 
-// mutants is one run of Mutants.
 type mutants struct {
 	t      *testing.T
 	errorf func(format string, args ...any)
@@ -147,7 +146,6 @@ func (m *mutants) saw(g guard, n Named, schedules int) {
 	}
 }
 
-// save writes the table as far as it is known.
 func (m *mutants) save() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -331,13 +329,11 @@ func (g *guards) list() []guard {
 }
 
 func (g guard) compare(o guard) int {
-	if d := strings.Compare(g.kind, o.kind); d != 0 {
-		return d
-	}
-	if d := strings.Index(g.kind, g.op) - strings.Index(o.kind, o.op); d != 0 {
-		return d
-	}
-	return strings.Compare(g.op, o.op) // Options.Kind has named it
+	return cmp.Or(
+		strings.Compare(g.kind, o.kind),
+		strings.Index(g.kind, g.op)-strings.Index(o.kind, o.op),
+		strings.Compare(g.op, o.op), // Options.Kind has named it
+	)
 }
 
 // isGuard reports whether a server can be told to ignore an operation's version. Of a check it is also that the znode
@@ -486,7 +482,6 @@ const tableHead = `# The guards of all transactions in this package's worlds, wr
 # that no world needs has - and the reason why it stays, or ? if a world is still looked for.
 `
 
-// count says how many guards there are of each sort.
 func (t table) count() string {
 	all, caught, explained := 0, 0, 0
 	for _, e := range t {
@@ -519,12 +514,10 @@ func (t table) merge() {
 }
 
 func (t table) write(file string) error {
-	sorted := append(table(nil), t...)
-	slices.SortFunc(sorted, func(a, b *entry) int { return a.compare(b.guard) })
 	var b strings.Builder
 	b.WriteString(tableHead)
 	kind := ""
-	for _, e := range sorted {
+	for _, e := range slices.SortedFunc(slices.Values(t), func(a, b *entry) int { return a.compare(b.guard) }) {
 		if e.gone {
 			continue
 		}

@@ -175,7 +175,6 @@ func waitDeep(deep *sync.WaitGroup) {
 	runtime.KeepAlive(&room)
 }
 
-// failure is a schedule that failed.
 type failure struct {
 	outcome
 	seed uint64
@@ -363,7 +362,6 @@ func fitting(w *World, line string) (step, bool) {
 	return step{}, false
 }
 
-// replayed runs the schedule of a trace.
 func replayed(t *testing.T, o Options, world func(*World), lines []string) outcome {
 	return inBubble(t, o, world, &replay{lines})
 }
@@ -387,7 +385,6 @@ func replayFile(t *testing.T, o Options, world func(*World), file string) {
 	t.Logf("the trace leads to no failure; what happened:\n%s", story(out))
 }
 
-// story is a trace for a reader.
 func story(o outcome) string {
 	text := numbered(o.trace)
 	if len(o.after) > 0 {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing/synctest"
@@ -22,7 +21,6 @@ type picker interface {
 	next(w *World) (step, bool)
 }
 
-// outcome is what a schedule led to.
 type outcome struct {
 	err     error
 	trace   []string
@@ -65,15 +63,6 @@ func (w *World) applied(t *zkmodel.Txn) {
 			w.fail(err)
 		}
 	}
-}
-
-func (w *World) newLife(p *process) *Process {
-	life := &Process{world: w, proc: p, number: p.began, name: lifeName(p.name, p.began)}
-	life.ctx, life.cancel = context.WithCancel(context.Background())
-	p.life = life
-	p.began++
-	w.lives = append(w.lives, life)
-	return life
 }
 
 // runSetup runs the functions of Setup one after the other, without faults.

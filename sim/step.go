@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -146,15 +148,12 @@ func (w *World) do(s step) {
 		w.begin(s.proc)
 	case apply:
 		w.apply(s.conn)
-		w.allBlocked = true
 	case deliver:
 		w.deliver(s.conn)
 	case loseRequest:
 		s.conn.takeRequest()
-		w.allBlocked = true
 	case resume:
 		s.proc.paused = false
-		w.allBlocked = true
 	case wait:
 		w.pass(s.time)
 	case loseReply:
@@ -171,24 +170,27 @@ func (w *World) do(s step) {
 	case expire:
 		w.left.Expiries--
 		w.server.Expire(s.conn.session)
-		w.allBlocked = true
 	case crash, crashLate:
 		w.left.Crashes--
 		w.crash(s.proc, s.verb == crashLate)
 	case pause:
 		w.left.Pauses--
 		s.proc.paused = true
-		w.allBlocked = true
-	case down, up:
-		if s.verb == down {
-			w.left.Outages--
-		}
-		w.setDown(s.foreign, s.verb == down)
+	case down:
+		w.left.Outages--
+		w.setDown(s.foreign, true)
+	case up:
+		w.setDown(s.foreign, false)
 	}
+	w.allBlocked = slices.Contains([]verb{apply, loseRequest, resume, expire, pause}, s.verb)
 }
 
 func (w *World) begin(p *process) {
-	life := w.newLife(p)
+	life := &Process{world: w, proc: p, number: p.began, name: lifeName(p.name, p.began)}
+	life.ctx, life.cancel = context.WithCancel(context.Background())
+	p.life = life
+	p.began++
+	w.lives = append(w.lives, life)
 	go func() {
 		defer func() {
 			if r := recover(); r != nil {
@@ -248,10 +250,7 @@ func (w *World) tidy() {
 	if len(added) > 0 {
 		w.conns = append(w.conns, added...)
 		slices.SortStableFunc(w.conns, func(a, b *conn) int {
-			if d := a.life.proc.index - b.life.proc.index; d != 0 {
-				return d
-			}
-			return a.life.number - b.life.number
+			return cmp.Or(a.life.proc.index-b.life.proc.index, a.life.number-b.life.number)
 		})
 	}
 	for _, c := range w.conns {
@@ -439,10 +438,8 @@ func (e *explorer) interest(s step) float64 {
 
 // holds reports whether a request whose guard is ignored is on its way: then faults show most.
 func (e *explorer) holds(w *World) bool {
-	for _, c := range w.conns {
-		if m, ok := c.request(); ok && e.mutant.concerns(w, m.label) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.conns, func(c *conn) bool {
+		m, ok := c.request()
+		return ok && e.mutant.concerns(w, m.label)
+	})
 }

@@ -34,22 +34,19 @@ const Patience = 5 * time.Minute
 type Server func(ctx context.Context) (stop func() error, err error)
 
 // ZooKeeper starts an ensemble.
-func ZooKeeper(e **zkserver.Ensemble, o zkserver.Options) Server {
-	return func(ctx context.Context) (_ func() error, err error) {
-		if *e, err = zkserver.Start(ctx, o); err != nil {
-			return nil, err
-		}
-		return (*e).Stop, nil
-	}
-}
+func ZooKeeper(e **zkserver.Ensemble, o zkserver.Options) Server { return server(e, zkserver.Start, o) }
 
 // Redis starts a Redis.
 func Redis(r **redisserver.Server, o redisserver.Options) Server {
+	return server(r, redisserver.Start, o)
+}
+
+func server[S interface{ Stop() error }, O any](s *S, start func(context.Context, O) (S, error), o O) Server {
 	return func(ctx context.Context) (_ func() error, err error) {
-		if *r, err = redisserver.Start(ctx, o); err != nil {
+		if *s, err = start(ctx, o); err != nil {
 			return nil, err
 		}
-		return (*r).Stop, nil
+		return (*s).Stop, nil
 	}
 }
 
