@@ -202,7 +202,6 @@ func (s *Server) conflicts(t *Txn, i int, version int32) bool {
 	return asked != -1 && (s.o.Ignore == nil || !s.o.Ignore(t, i)) && asked != version
 }
 
-// write executes a request of one operation and returns its reply.
 func (s *Server) write(p *Peer, xid int32, op OpType, d *decoder) encoder {
 	t := &Txn{Session: p.session.id, Ops: []Op{decodeOp(d, op)}}
 	s.execute(p, t, d.bad)
@@ -243,7 +242,6 @@ func (s *Server) multi(p *Peer, xid int32, d *decoder) encoder {
 	return e
 }
 
-// decodeOps reads the operations of a transaction.
 func decodeOps(d *decoder) (ops []Op) {
 	for {
 		op, done := OpType(d.int32()), d.bool()

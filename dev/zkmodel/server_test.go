@@ -145,7 +145,8 @@ func TestFrames(t *testing.T) {
 		}
 	}
 	k := begin(t, s)
-	data := make([]byte, 1<<20-1-8-4-len("/a")-4-len(worldAllOnWire)-4)
+	const aclSize = 4 + 4 + 4 + len("world") + 4 + len("anyone")
+	data := make([]byte, 1<<20-1-8-4-len("/a")-4-aclSize-4)
 	if k.create("/a", 0); k.do(OpCreate, "/b", data, worldAll, 0).code != OK {
 		t.Error("a frame of one byte less than 1 MiB is refused")
 	}

@@ -49,7 +49,6 @@ type tree struct {
 	undo  []func() // of the transaction that runs, oldest first
 }
 
-// newTree holds what a new server holds.
 func newTree() *tree {
 	root := &node{children: map[string]*node{}, acl: worldAll}
 	t := &tree{nodes: map[string]*node{"": root, "/": root}}
@@ -118,7 +117,6 @@ func (t *tree) remove(n *node, zxid int64) {
 	t.unlink(n)
 }
 
-// rollback undoes all changes since the last commit.
 func (t *tree) rollback() {
 	for _, undo := range slices.Backward(t.undo) {
 		undo()
@@ -126,7 +124,6 @@ func (t *tree) rollback() {
 	t.commit()
 }
 
-// commit makes all changes final.
 func (t *tree) commit() {
 	clear(t.undo)
 	t.undo = t.undo[:0]

@@ -38,7 +38,6 @@ func (w watches) trigger(path string, event eventType, acl []ACL, told []*Peer) 
 	return peers
 }
 
-// drop removes all watches of a connection.
 func (w watches) drop(p *Peer) {
 	for path, peers := range w {
 		w[path] = slices.DeleteFunc(peers, func(q *Peer) bool { return q == p })
@@ -48,7 +47,6 @@ func (w watches) drop(p *Peer) {
 	}
 }
 
-// notify sends the events of a committed transaction.
 func (s *Server) notify(t *Txn) {
 	for i := range t.Ops {
 		o := &t.Ops[i]

@@ -91,10 +91,6 @@ func (d *decoder) strings() []string {
 }
 
 func (d *decoder) acl() []ACL {
-	if rest, ok := bytes.CutPrefix(d.b, worldAllOnWire); ok { // nearly always
-		d.b = rest
-		return worldAll
-	}
 	n := d.int32()
 	if n == -1 {
 		return nil
@@ -110,10 +106,6 @@ func (d *decoder) acl() []ACL {
 	return list
 }
 
-// worldAllOnWire is worldAll in a frame.
-var worldAllOnWire = []byte("\x00\x00\x00\x01\x00\x00\x00\x1f\x00\x00\x00\x05world\x00\x00\x00\x06anyone")
-
-// encoder appends to a frame.
 type encoder []byte
 
 func (e *encoder) bool(v bool) {

@@ -97,7 +97,14 @@ func (e *Ensemble) settings(dir string, at place, places []place, o Options) str
 		set("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory")
 	}
 	if o.TLS {
-		e.setTLS(set, at, o.ClientCert)
+		set("secureClientPort", at.client)
+		set("secureClientPortAddress", "127.0.0.1")
+		set("ssl.keyStore.type", "PEM")
+		set("ssl.keyStore.location", e.certs.server)
+		set("ssl.trustStore.type", "PEM")
+		set("ssl.trustStore.location", e.certs.CAFile)
+		set("ssl.clientAuth", map[bool]string{false: "none", true: "need"}[o.ClientCert])
+		set("ssl.hostnameVerification", false)
 	} else {
 		set("clientPort", at.client)
 		set("clientPortAddress", "127.0.0.1")
@@ -110,21 +117,6 @@ func (e *Ensemble) settings(dir string, at place, places []place, o Options) str
 		}
 	}
 	return b.String()
-}
-
-func (e *Ensemble) setTLS(set func(string, any), at place, clientCert bool) {
-	auth := "none"
-	if clientCert {
-		auth = "need"
-	}
-	set("secureClientPort", at.client)
-	set("secureClientPortAddress", "127.0.0.1")
-	set("ssl.keyStore.type", "PEM")
-	set("ssl.keyStore.location", e.certs.server)
-	set("ssl.trustStore.type", "PEM")
-	set("ssl.trustStore.location", e.certs.CAFile)
-	set("ssl.clientAuth", auth)
-	set("ssl.hostnameVerification", false)
 }
 
 // propertyEscape escapes a value for a Java properties file.
