@@ -146,8 +146,6 @@ func (s *Service) launch(dir, path string, args []string) (*Process, error) {
 }
 
 func (p *Process) await(ctx context.Context, serves func(context.Context, *Process) (bool, error)) error {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	for {
 		if is, err := serves(ctx, p); is || err != nil {
 			return err
@@ -157,7 +155,7 @@ func (p *Process) await(ctx context.Context, serves func(context.Context, *Proce
 			return fmt.Errorf("ended instead of serving: %w\n%s", p.Err, p.Out.Lines(20))
 		case <-ctx.Done():
 			return fmt.Errorf("does not serve yet: %w\n%s", context.Cause(ctx), p.Out.Lines(20))
-		case <-tick.C:
+		case <-time.After(pollEvery):
 		}
 	}
 }

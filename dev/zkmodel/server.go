@@ -13,11 +13,11 @@ package zkmodel
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"slices"
@@ -143,24 +143,19 @@ type SessionInfo struct {
 // Sessions returns the sessions that have not ended, by id.
 func (s *Server) Sessions() []SessionInfo {
 	var list []SessionInfo
-	for _, x := range s.sessions {
-		list = append(list, SessionInfo{x.id, x.timeout, x.heard, x.peer != nil})
+	for _, id := range slices.Sorted(maps.Keys(s.sessions)) {
+		x := s.sessions[id]
+		list = append(list, SessionInfo{id, x.timeout, x.heard, x.peer != nil})
 	}
-	slices.SortFunc(list, func(a, b SessionInfo) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }
 
 // ExpireDue ends each session that was silent for its timeout at the time now.
 func (s *Server) ExpireDue(now time.Time) {
-	var due []int64
-	for id, x := range s.sessions {
-		if !now.Before(x.heard.Add(x.timeout)) {
-			due = append(due, id)
+	for _, x := range s.Sessions() {
+		if !now.Before(x.Heard.Add(x.Timeout)) {
+			s.Expire(x.ID)
 		}
-	}
-	slices.Sort(due)
-	for _, id := range due {
-		s.Expire(id)
 	}
 }
 
@@ -277,11 +272,9 @@ func (s *Server) begin(c io.Closer) (done func(), ok bool) {
 const expiryTick = 100 * time.Millisecond
 
 func (s *Server) expire() {
-	t := time.NewTicker(expiryTick)
-	defer t.Stop()
 	for {
 		select {
-		case <-t.C:
+		case <-time.After(expiryTick):
 			s.Do(func() { s.ExpireDue(s.o.Now()) })
 		case <-s.closed.Done():
 			return
@@ -503,7 +496,10 @@ func (p *Peer) handshake(frame []byte) bool {
 	timeout := s.granted(time.Duration(millis) * time.Millisecond)
 	x := s.sessions[id]
 	if id == 0 {
-		x = s.newSession()
+		s.zxid++
+		s.nextID++
+		x = &session{id: s.nextID}
+		s.sessions[x.id] = x
 	} else if x != nil && x.peer != nil {
 		x.peer.close() // before the password is compared
 	}
@@ -535,14 +531,6 @@ func (s *Server) granted(timeout time.Duration) time.Duration {
 		timeout = min(timeout, s.o.MaxTimeout)
 	}
 	return min(timeout, math.MaxInt32*time.Millisecond)
-}
-
-func (s *Server) newSession() *session {
-	s.zxid++
-	s.nextID++
-	x := &session{id: s.nextID}
-	s.sessions[x.id] = x
-	return x
 }
 
 // endSession ends a session and deletes its ephemeral znodes, as one transaction. Its connection is left open.

@@ -168,8 +168,6 @@ func (e *Ensemble) Certs() Certs { return e.certs }
 // Leader is the index of the server that leads, or that is the only one. It waits for the end of an election, and
 // ignores dead and paused servers.
 func (e *Ensemble) Leader(ctx context.Context) (int, error) {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	for {
 		if leader := slices.IndexFunc(e.servers, func(s *Server) bool { return s.leads(ctx) }); leader >= 0 {
 			return leader, nil
@@ -177,7 +175,7 @@ func (e *Ensemble) Leader(ctx context.Context) (int, error) {
 		select {
 		case <-ctx.Done():
 			return -1, fmt.Errorf("zookeeper has no leader: %w", ctx.Err())
-		case <-tick.C:
+		case <-time.After(pollEvery):
 		}
 	}
 }

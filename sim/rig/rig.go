@@ -206,12 +206,10 @@ func Look(t testing.TB, store *zkstate.Store, path string) *resource.Observed {
 // Await looks at a fact until it holds.
 func Await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
 	late := time.After(Patience)
 	for !holds() {
 		select {
-		case <-tick.C:
+		case <-time.After(10 * time.Millisecond):
 		case <-late:
 			t.Fatalf("waited %s for %s", Patience, what)
 		}
