@@ -53,7 +53,6 @@ func newConn(w *World, life *Process, name string, to *foreign) *conn {
 	return &conn{world: w, life: life, name: name, to: to, changed: make(chan struct{}, 1)}
 }
 
-// Write sends b. It never blocks.
 func (c *conn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +117,6 @@ func (c *conn) take(b []byte) (int, time.Time, error) {
 	return n, c.deadline, nil
 }
 
-// Close closes the process's end.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	first := !c.closed
@@ -245,10 +243,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 // SetWriteDeadline does nothing: writes never wait.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// LocalAddr names the process.
-func (c *conn) LocalAddr() net.Addr { return addr(c.life.String()) }
-
-// RemoteAddr names the connection.
+func (c *conn) LocalAddr() net.Addr  { return addr(c.life.String()) }
 func (c *conn) RemoteAddr() net.Addr { return addr(c.name) }
 
 type addr string

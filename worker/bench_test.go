@@ -256,7 +256,7 @@ func (f *fleet) cpu() time.Duration {
 	f.b.Helper()
 	var own syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &own)
-	stat, e := os.ReadFile(fmt.Sprintf("/proc/%d/stat", f.server.Pid()))
+	stat, e := os.ReadFile(fmt.Sprintf("/proc/%d/stat", f.server.Run().OS.Pid))
 	if err = errors.Join(err, e); err != nil {
 		f.b.Fatal(err)
 	}

@@ -158,10 +158,7 @@ func (m machine) locate(netty bool) (installation, error) {
 		return installation{}, err
 	}
 	classes, err := m.classes(netty)
-	if err != nil {
-		return installation{}, err
-	}
-	return installation{java: java, classes: classes}, nil
+	return installation{java: java, classes: classes}, err
 }
 
 // java is the path of java. Homebrew's folder comes before the PATH: /usr/bin/java of macOS only says that Java is not

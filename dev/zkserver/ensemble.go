@@ -239,9 +239,6 @@ type Server struct {
 // Addr is the host:port for clients. It stays the same over restarts.
 func (s *Server) Addr() string { return s.addr }
 
-// Pid is the process id of the latest run.
-func (s *Server) Pid() int { return s.Run().OS.Pid }
-
 // Stat is the answer to the four-letter word srvr: "Mode", "Zxid", "Connections", "Node count" and others. A paused
 // server answers only after Resume, so ctx should have a deadline.
 func (s *Server) Stat(ctx context.Context) (map[string]string, error) {

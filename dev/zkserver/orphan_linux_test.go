@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 			fmt.Println(err)
 			os.Exit(1)
 		}
-		fmt.Println(e.Server(0).Pid())
+		fmt.Println(e.Server(0).Run().OS.Pid)
 		select {}
 	}
 	os.Exit(m.Run())
@@ -109,7 +109,7 @@ func TestStopLeavesNoProcess(t *testing.T) {
 	e := start(t, Options{Servers: 3})
 	var pids []string
 	for i := range 3 {
-		pids = append(pids, fmt.Sprint(e.Server(i).Pid()))
+		pids = append(pids, fmt.Sprint(e.Server(i).Run().OS.Pid))
 	}
 	if err := e.Stop(); err != nil {
 		t.Fatal(err)

@@ -164,7 +164,7 @@ func TestRestartKeepsDataAndAddress(t *testing.T) {
 	if err := create(connect(t, s.Addr()), "/kept"); err != nil {
 		t.Fatal(err)
 	}
-	before := s.Pid()
+	before := s.Run().OS.Pid
 	if err := s.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestRestartKeepsDataAndAddress(t *testing.T) {
 	if err := s.Restart(within(t, 20*time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if s.Pid() == before {
+	if s.Run().OS.Pid == before {
 		t.Error("Restart has to be a new process")
 	}
 	if _, _, err := connect(t, s.Addr()).Get("/kept"); err != nil { // a new client, since the old one may wait a minute
