@@ -18,18 +18,23 @@ import (
 	"muster/dev/zkserver"
 )
 
-func start(t *testing.T) *zkserver.Ensemble {
+// start starts a server, and a proxy before it.
+func start(t *testing.T) (*zkserver.Ensemble, *Proxy) {
 	t.Helper()
 	e, err := zkserver.Start(t.Context(), zkserver.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	p, err := NewProxy(e.Connect())
+	if err != nil {
+		t.Fatal(errors.Join(err, e.Stop()))
+	}
 	t.Cleanup(func() {
-		if err := e.Stop(); err != nil {
+		if err := errors.Join(p.Close(), e.Stop()); err != nil {
 			t.Error(err)
 		}
 	})
-	return e
+	return e, p
 }
 
 // client is a minimal client that shows what one connection receives.
@@ -120,6 +125,16 @@ func (c *client) receive(n int) [][2]int32 {
 	return got
 }
 
+// wantSilence expects nothing for a moment.
+func (c *client) wantSilence() {
+	c.t.Helper()
+	c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if _, err := readRaw(c); !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.t.Fatalf("read from a connection on which nothing comes: %v", err)
+	}
+	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+}
+
 func (c *client) wantEnd() {
 	c.t.Helper()
 	if body, err := readRaw(c); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -129,20 +144,6 @@ func (c *client) wantEnd() {
 
 func onPath(op int32, path string) func(int32, []byte) bool {
 	return func(o int32, req []byte) bool { return o == op && bytes.Contains(req, []byte(path)) }
-}
-
-func proxied(t *testing.T, target string) *Proxy {
-	t.Helper()
-	p, err := NewProxy(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return p
 }
 
 func wantExists(t *testing.T, c *client, path string, want bool) {
@@ -158,7 +159,7 @@ func wantExists(t *testing.T, c *client, path string, want bool) {
 // executed.
 func TestFaultOnOneRequest(t *testing.T) {
 	t.Parallel()
-	e := start(t)
+	_, p := start(t)
 	for _, c := range []struct {
 		name     string
 		arm      func(*Proxy, func(int32, []byte) bool) <-chan struct{}
@@ -171,7 +172,6 @@ func TestFaultOnOneRequest(t *testing.T) {
 	} {
 		for _, delay := range []time.Duration{0, 20 * time.Millisecond} {
 			t.Run(fmt.Sprintf("%s_delay_%s", c.name, delay), func(t *testing.T) {
-				p := proxied(t, e.Connect())
 				p.Delay(delay)
 				bystander, hit := dialRaw(t, p.Addr()), dialRaw(t, p.Addr())
 				first, second := "/"+path.Base(t.Name())+"-1", "/"+path.Base(t.Name())+"-2"
@@ -195,8 +195,7 @@ func TestFaultOnOneRequest(t *testing.T) {
 
 func TestEachFaultHappensOnce(t *testing.T) {
 	t.Parallel()
-	e := start(t)
-	p := proxied(t, e.Connect())
+	_, p := start(t)
 	any := func(op int32, _ []byte) bool { return op == OpExists }
 	first, second := p.DropReply(any), p.DropReply(any)
 	for _, happened := range []<-chan struct{}{first, second} {
@@ -214,8 +213,7 @@ func TestEachFaultHappensOnce(t *testing.T) {
 // TestDropReplyDeliversEarlierReplies in order, before it cuts the connection.
 func TestDropReplyDeliversEarlierReplies(t *testing.T) {
 	t.Parallel()
-	e := start(t)
-	p := proxied(t, e.Connect())
+	_, p := start(t)
 	const before = 500
 	p.DropReply(onPath(OpExists, "/zookeeper"))
 	c := dialRaw(t, p.Addr())
@@ -233,8 +231,7 @@ func TestDropReplyDeliversEarlierReplies(t *testing.T) {
 
 func TestCutAndRefuse(t *testing.T) {
 	t.Parallel()
-	e := start(t)
-	p := proxied(t, e.Connect())
+	_, p := start(t)
 	one, two := dialRaw(t, p.Addr()), dialRaw(t, p.Addr())
 	p.Refuse(true)
 	wantExists(t, one, "/", true)
@@ -253,8 +250,7 @@ func TestCutAndRefuse(t *testing.T) {
 }
 
 func TestDelay(t *testing.T) {
-	e := start(t)
-	p := proxied(t, e.Connect())
+	_, p := start(t)
 	c := dialRaw(t, p.Addr())
 	const each = 50 * time.Millisecond
 	p.Delay(each)
@@ -271,36 +267,26 @@ func TestDelay(t *testing.T) {
 
 func TestMute(t *testing.T) {
 	t.Parallel()
-	e := start(t)
-	p := proxied(t, e.Connect())
+	e, p := start(t)
 	bystander, c := dialRaw(t, e.Connect()), dialRaw(t, p.Addr())
 	p.Mute(true)
 	c.create("/muted")
-	c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-	if _, err := readRaw(c); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("read from a muted connection: %v", err)
-	}
+	c.wantSilence()
 	wantExists(t, bystander, "/muted", true)
-	c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	p.Mute(false)
 	c.receive(1)
 }
 
 func TestHang(t *testing.T) {
 	t.Parallel()
-	e := start(t)
-	p := proxied(t, e.Connect())
+	e, p := start(t)
 	bystander, c := dialRaw(t, e.Connect()), dialRaw(t, p.Addr())
 	p.Hang(true)
 	p.Hang(true)
 	c.create("/hung")
-	c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-	if _, err := readRaw(c); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("read from a hung connection: %v", err)
-	}
+	c.wantSilence()
 	wantExists(t, bystander, "/hung", false)
 
-	c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	p.Hang(false)
 	c.receive(1)
 	wantExists(t, bystander, "/hung", true)
@@ -321,17 +307,14 @@ func ask(addr, word string) (string, error) {
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := io.WriteString(conn, word); err != nil {
-		return "", err
-	}
+	fmt.Fprint(conn, word)
 	answer, err := io.ReadAll(conn)
 	return string(answer), err
 }
 
 func TestFourLetterWordsPass(t *testing.T) {
 	t.Parallel()
-	e := start(t)
-	p := proxied(t, e.Connect())
+	_, p := start(t)
 	answer, err := ask(p.Addr(), "srvr")
 	if err != nil || !strings.Contains(answer, "Mode: standalone\n") {
 		t.Errorf("srvr: %q, %v", answer, err)
@@ -343,8 +326,7 @@ func TestFourLetterWordsPass(t *testing.T) {
 
 func TestProxyOutlivesItsTarget(t *testing.T) {
 	t.Parallel()
-	e := start(t)
-	p := proxied(t, e.Connect())
+	e, p := start(t)
 	c := dialRaw(t, p.Addr())
 	if err := e.Server(0).Kill(); err != nil {
 		t.Fatal(err)
