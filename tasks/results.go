@@ -124,7 +124,6 @@ type recordLine struct {
 	TaskBase64 []byte     `json:"task_base64,omitempty"`
 }
 
-// MarshalJSON implements json.Marshaler.
 func (r Record) MarshalJSON() ([]byte, error) {
 	l := recordLine{
 		Index: r.Index, Attempt: r.Attempt, Exit: r.Exit, MS: r.MS, Host: r.Host, Stderr: string(r.Tail),
@@ -252,11 +251,11 @@ func (s *spool) Close() error {
 }
 
 // InOrder yields records in the order of their tasks' indexes, of which there are total. Those that come early wait in
-// memory, up to 4 MiB, and otherwise in a temporary file: then each takes up to 40 bytes of memory. The sequence ends
-// with ErrIncomplete at an index that does not come.
+// a temporary file, and each takes up to 40 bytes of memory. The sequence ends with ErrIncomplete at an index that does
+// not come.
 func InOrder(records iter.Seq2[Record, error], total int64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		o := order{held: map[int64]Record{}, early: map[int64]place{}}
+		o := order{early: map[int64]place{}}
 		defer o.spool.Close()
 		var next int64
 		for r, err := range records {
@@ -284,20 +283,8 @@ func InOrder(records iter.Seq2[Record, error], total int64) iter.Seq2[Record, er
 
 // order keeps records that came early.
 type order struct {
-	held  map[int64]Record // by index
-	bytes int              // of held
 	spool spool
-	early map[int64]place // those in the spool
-}
-
-// maxHeld is how many bytes are held in memory.
-const maxHeld = 4 << 20
-
-// recordCost is what a record takes beside its bytes.
-const recordCost = 300
-
-func cost(r Record) int {
-	return recordCost + len(r.Result) + len(r.Task) + len(r.Tail) + len(r.Error) + len(r.Host)
+	early map[int64]place // by index
 }
 
 // place is where a record is in the spool.
@@ -310,10 +297,6 @@ type place struct {
 type plain Record
 
 func (o *order) keep(r Record) error {
-	if n := cost(r); o.bytes+n <= maxHeld {
-		o.held[r.Index], o.bytes = r, o.bytes+n
-		return nil
-	}
 	line, err := json.Marshal(plain(r))
 	if err != nil {
 		return err
@@ -325,11 +308,6 @@ func (o *order) keep(r Record) error {
 
 // take returns a record that came early.
 func (o *order) take(index int64) (r Record, there bool, err error) {
-	if r, there = o.held[index]; there {
-		delete(o.held, index)
-		o.bytes -= cost(r)
-		return r, true, nil
-	}
 	p, there := o.early[index]
 	if !there {
 		return r, false, nil
