@@ -51,7 +51,6 @@ var (
 // maxAsked is how many runs of one duty that operators asked for wait at most.
 const maxAsked = 100
 
-// request is a request under way.
 type request struct {
 	s                *zkconn.Session
 	root, name, duty string

@@ -52,9 +52,7 @@ func (m *Member) assigner() {
 			continue
 		}
 		err := m.assignerOrNot(m.ctx, o.assign)
-		switch {
-		case err == nil, errors.Is(err, errAgain), errors.Is(err, zkconn.ErrUnknown):
-		default:
+		if err != nil && !errors.Is(err, errAgain) && !errors.Is(err, zkconn.ErrUnknown) {
 			m.seat.End(m.removed(err)) // without effect if it has ended
 			return
 		}
@@ -213,7 +211,6 @@ type folder struct {
 	changed int64 // zxid of when a child was created or deleted last
 }
 
-// seated is a seat with its member.
 type seated struct {
 	seat    znode.Seat
 	version int32

@@ -236,7 +236,6 @@ func (c *cron) abandon() {
 	}
 }
 
-// emit tells the readers of Events.
 func (c *cron) emit(kind EventKind, text string) {
 	c.m.emit(Event{Kind: kind, Duty: c.h.Duty, Epoch: c.h.Epoch, Text: text})
 }
@@ -436,7 +435,6 @@ func (c *cron) release(d ticks.Decision, ops []zkconn.Op) error {
 	return c.refused(d, c.m.orders(), err)
 }
 
-// resignation is why this member gives the duty up.
 func (c *cron) resignation() *znode.Resignation {
 	r := &znode.Resignation{Blame: true}
 	switch {
@@ -517,7 +515,6 @@ func (k clockCheck) jumped(now time.Time) bool {
 // now is the time by which ticks fall due. If the own clock is wrong it is ZooKeeper's.
 func (c *cron) now() time.Time { return c.m.clock().Add(-c.clock.ahead) }
 
-// compareClock compares the clocks.
 func (c *cron) compareClock() error {
 	folder := znode.Ticks(c.m.root, c.m.Generation, c.h.Duty)
 	var offset ticks.Offset
@@ -555,7 +552,6 @@ func (c *cron) wrongClock() string {
 	return fmt.Sprintf("its clock is %s %s ZooKeeper's: set it right", d.Round(time.Second), where)
 }
 
-// makeFolders creates what the records of a cron duty lie in.
 func (c *cron) makeFolders() error {
 	root, g := c.m.root, c.m.Generation
 	if err := c.h.make(c.h.ctx, znode.Ticks(root, g, c.h.Duty)); err != nil {

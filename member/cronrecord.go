@@ -55,7 +55,6 @@ func Runs(ctx context.Context, s zkstate.Source, root, generation, duty string, 
 	return runs[:min(n, len(runs))], nil
 }
 
-// recordAt is a record at its path.
 func recordAt(path string, r znode.TickRecord) RunRecord {
 	tick, asked := tickOf(path)
 	return RunRecord{tick, asked, r}
@@ -90,7 +89,6 @@ func FillRuns(ctx context.Context, s zkstate.Source, rec *resource.Record, dutie
 	return reading.Wait()
 }
 
-// view is r as it is shown.
 func (r RunRecord) view() view.Run {
 	given := func(t time.Time) *time.Time {
 		if t.IsZero() {

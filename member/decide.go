@@ -516,7 +516,6 @@ func (f *office) purge(ctx context.Context, o orders) error {
 	return errAgain
 }
 
-// deleteAll deletes znodes in one transaction.
 func (f *office) deleteAll(ctx context.Context, o orders, paths []string) error {
 	if len(paths) == 0 {
 		return nil

@@ -98,7 +98,6 @@ type events struct {
 	closed   bool
 }
 
-// count is how many events there were.
 func (l *events) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

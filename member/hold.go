@@ -109,15 +109,13 @@ func (m *Member) tryTake(
 	if zkconn.RefusedAt(err, znode.Duty(m.root, m.Generation, duty), zkconn.ErrNoNode) {
 		results, err = m.session.MultiWithin(ctx, m.silence, m.takeOps(o, duty, nonce, true)...)
 	}
-	var refused *zkconn.Error
 	switch {
 	case err == nil:
 		set := results[len(results)-2].Stat
 		return m.newHold(duty, set.Mzxid, set.Version), nil, nil
 	case errors.Is(err, zkconn.ErrUnknown):
-		return m.findTake(ctx, duty, nonce, err)
-	case !errors.As(err, &refused):
-		return nil, nil, err
+		h, err = m.findTake(ctx, duty, nonce, err)
+		return h, nil, err
 	case errors.Is(err, zkconn.ErrNodeExists): // another member holds it, or made its znode
 		_, there, event, err := m.session.ExistsW(ctx, znode.Held(m.root, m.Generation, duty))
 		if err == nil && !there {
@@ -151,23 +149,18 @@ func (m *Member) takeOps(o orders, duty, nonce string, first bool) []zkconn.Op {
 }
 
 // findTake finds out whether a take was committed whose reply was lost.
-func (m *Member) findTake(
-	ctx context.Context, duty, nonce string, lost error,
-) (h *Hold, freed <-chan struct{}, err error) {
+func (m *Member) findTake(ctx context.Context, duty, nonce string, lost error) (*Hold, error) {
 	if err := m.session.Settled(ctx); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", lost, err)
+		return nil, fmt.Errorf("%w: %w", lost, err)
 	}
-	body, stat, err := m.session.Get(ctx, znode.Duty(m.root, m.Generation, duty))
-	switch {
-	case errors.Is(err, zkconn.ErrNoNode):
-		return nil, nil, errAgain
-	case err != nil:
-		return nil, nil, err
+	body, stat, _, err := zkconn.IfThere(m.session.Get(ctx, znode.Duty(m.root, m.Generation, duty)))
+	if err != nil {
+		return nil, err
 	}
 	if taken, err := znode.Decode[znode.DutyTaken](body); err != nil || taken.Nonce != nonce {
-		return nil, nil, errAgain
+		return nil, errAgain
 	}
-	return m.newHold(duty, stat.Mzxid, stat.Version), nil, nil // its watch finds out whether held is still there
+	return m.newHold(duty, stat.Mzxid, stat.Version), nil // its watch finds out whether held is still there
 }
 
 func (m *Member) newHold(duty string, epoch int64, version int32) *Hold {
@@ -298,30 +291,25 @@ func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) (err
 		}
 		_, err = h.write(ctx, append(ops, zkconn.DeleteOp(h.held(), -1))...)
 		err = h.m.removed(err)
-		var wait <-chan struct{}
 		switch {
 		case err == nil, errors.Is(err, ErrNotHeld), h.ctx.Err() != nil:
 			h.over(context.Canceled)
 			<-h.watched
 			return h.tellAssigner(ctx, r, err)
-		case errors.Is(err, zkconn.ErrUnknown):
-			if settle := h.m.session.Settled(ctx); settle == nil {
-				continue // if it was committed, the next try is refused with ErrNotHeld
-			}
+		case errors.Is(err, zkconn.ErrUnknown) && h.m.session.Settled(ctx) == nil:
+			continue // if it was committed, the next try is refused with ErrNotHeld
 		case zkconn.RefusedAt(err, h.m.seat.Path, zkconn.ErrBadVersion): // the assigner has just written it
-			wait = o.changed
+			select {
+			case <-o.changed:
+				continue
+			case <-h.ctx.Done():
+				continue
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
 		}
-		if wait == nil {
-			h.ending.Store(nil)
-			return err
-		}
-		select {
-		case <-wait:
-		case <-h.ctx.Done():
-		case <-ctx.Done():
-			h.ending.Store(nil)
-			return context.Cause(ctx)
-		}
+		h.ending.Store(nil)
+		return err
 	}
 }
 

@@ -140,7 +140,6 @@ func (m *Member) clockRead(at time.Time) {
 	}
 }
 
-// readRecord notes what is declared.
 func (m *Member) readRecord(rec resource.Record, stat zkconn.Stat) {
 	m.update(func() {
 		m.now.group, m.now.record, m.now.edited = group.Of(&rec), stat.Version, stat.Mzxid
@@ -175,17 +174,12 @@ func (m *Member) orders() orders {
 	return m.now
 }
 
-// has reports whether the assigner gave the duty to this member.
-func (o orders) has(duty string) bool {
-	_, ok := slices.BinarySearch(o.duties, duty)
-	return ok
-}
-
 // wants reports whether this member should hold the duty. One that is no longer declared is held by nobody, whatever
 // the seat says, because the assigner deletes its tree.
 func (o orders) wants(duty string) bool {
 	_, declared := o.group.Duty(duty)
-	return declared && o.has(duty) && !o.stop
+	_, given := slices.BinarySearch(o.duties, duty)
+	return declared && given && !o.stop
 }
 
 // resign notes that the duty is not taken again before the assigner has written the seat. It returns the version of the

@@ -150,7 +150,6 @@ func (h *Hold) readOpening(ctx context.Context, name string) (*znode.Opening, er
 	return &opening, nil
 }
 
-// begin writes the opening.
 func (o *Operation) begin(ctx context.Context, next znode.Opening) error {
 	body, err := znode.Encode(next)
 	if err != nil {
@@ -176,7 +175,6 @@ func (o *Operation) begin(ctx context.Context, next znode.Opening) error {
 	return err
 }
 
-// readJournal reads how many steps there are.
 func (o *Operation) readJournal(ctx context.Context) error {
 	body, _, err := o.h.m.session.Get(ctx, o.steps())
 	if err == nil {
@@ -342,24 +340,19 @@ func (o *Operation) enter(ctx context.Context) (err error) {
 	if err := o.turn.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			o.turn.Release(1)
+	switch {
+	case o.over:
+		err = ErrOperationOver
+	case o.unsure:
+		if err = o.h.m.session.Settled(ctx); err == nil {
+			err = o.readJournal(ctx)
 		}
-	}()
-	if o.over {
-		return ErrOperationOver
+		o.unsure = err != nil
 	}
-	if o.unsure {
-		if err := o.h.m.session.Settled(ctx); err != nil {
-			return err
-		}
-		if err := o.readJournal(ctx); err != nil {
-			return err
-		}
-		o.unsure = false
+	if err != nil {
+		o.turn.Release(1)
 	}
-	return nil
+	return err
 }
 
 func (s *Step) at() string { return resource.Join(s.o.steps(), s.Key) }
@@ -455,10 +448,7 @@ func (s *Step) write(
 		return err
 	}
 	_, err = s.o.h.writeAgain(ctx, op(body), zkconn.SetOp(s.o.steps(), journal, -1))
-	if zkconn.RefusedAt(err, s.at(), zkconn.ErrNodeExists) { // it was not there: a reply was lost
-		err = nil
-	}
-	if err != nil {
+	if err != nil && !zkconn.RefusedAt(err, s.at(), zkconn.ErrNodeExists) { // else it was not there: a reply was lost
 		s.o.unsure = true
 		return err
 	}
