@@ -175,13 +175,12 @@ func (l ledger) end(
 	e := ending{ledger: l, st: st, id: id, m: m, how: how, by: by}
 	for {
 		err := e.attempt(ctx)
-		if errors.Is(err, errAgain) && ctx.Err() == nil {
-			continue
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+			return removeLife(ctx, st, id, e.m.Life)
+		case !errors.Is(err, errAgain) || ctx.Err() != nil:
 			return err
 		}
-		return e.remove(ctx)
 	}
 }
 
@@ -306,9 +305,10 @@ func (e *ending) readAgain(ctx context.Context, changed error) error {
 	return errAgain
 }
 
-func (e *ending) remove(ctx context.Context) error {
-	err := e.st.Remove(ctx, e.id, e.m.Life)
-	if errors.Is(err, store.ErrLife) { // another batch of this name
+// removeLife removes a batch from Redis, unless another one has its name there.
+func removeLife(ctx context.Context, st *store.Queue, id, life string) error {
+	err := st.Remove(ctx, id, life)
+	if errors.Is(err, store.ErrLife) {
 		return nil
 	}
 	return err

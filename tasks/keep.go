@@ -239,13 +239,9 @@ func (k *keeper) standing(ctx context.Context) (map[string]bool, error) {
 
 // listSeats lists the seats. The keeper watches them.
 func (k *keeper) listSeats(ctx context.Context, dir string) (names []string, err error) {
-	if k.events != nil {
-		select {
-		case <-k.events:
-		default: // the watch is still set
-			names, _, err = k.p.session.Children(ctx, dir)
-			return names, err
-		}
+	if k.events != nil && !zkconn.Closed(k.events) { // the watch is still set
+		names, _, err = k.p.session.Children(ctx, dir)
+		return names, err
 	}
 	names, _, k.events, err = k.p.session.ChildrenW(ctx, dir)
 	return names, err
@@ -371,12 +367,8 @@ func (k *keeper) repair(ctx context.Context, books store.Books) error {
 // seatsFirst evicts the seats that are gone, if seats have changed, or if those that died together have had the time to
 // go. So neither many batches hold that up, nor many processes that come and go the batches.
 func (k *keeper) seatsFirst(ctx context.Context) error {
-	select {
-	case <-k.events:
-	default:
-		if k.evictAt.IsZero() || time.Now().Before(k.evictAt) {
-			return nil
-		}
+	if !zkconn.Closed(k.events) && (k.evictAt.IsZero() || time.Now().Before(k.evictAt)) {
+		return nil
 	}
 	_, err := k.evictGone(ctx)
 	return err

@@ -55,14 +55,10 @@ var ErrSubmitting = errors.New("the batch is still being submitted")
 // NewOperator reads what is declared, and sends nothing to Redis. ErrNoQueue: there is none. Close it at the end.
 func NewOperator(ctx context.Context, s *zkconn.Session, c OperatorConfig) (*Operator, error) {
 	at := resource.Join(c.Root, c.Queue)
-	body, _, err := s.Get(ctx, znode.Record(queue.KindName, c.Root, c.Queue))
+	rec, _, err := zkstate.ReadRecord(ctx, s, queue.Kind(), at)
 	if errors.Is(err, zkconn.ErrNoNode) {
 		return nil, fmt.Errorf("%s: %w", at, ErrNoQueue)
 	}
-	if err != nil {
-		return nil, err
-	}
-	rec, err := znode.DecodeRecordAt(queue.Kind(), at, body)
 	if err == nil {
 		err = zkstate.CheckOwn(ctx, s, &rec)
 	}

@@ -480,12 +480,10 @@ func (j *join) untilRedis(ctx context.Context, f func() error) error {
 		if err := j.awaitRedis(ctx, err); !errors.Is(err, errAgain) {
 			return err
 		}
-		select {
-		case <-j.Changed:
+		if zkconn.Closed(j.Changed) {
 			return errAgain
-		default:
-			return nil
 		}
+		return nil
 	}, f)
 }
 

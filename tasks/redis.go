@@ -16,6 +16,7 @@ import (
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks/store"
+	"muster/zkstate/zkconn"
 )
 
 // Access says how a process reaches the Redis of a queue. Programs use the zero value.
@@ -59,15 +60,12 @@ func Unfit(err error) bool {
 		isAny(err, store.ErrServer, store.ErrURL, store.ErrOtherQueue, store.ErrFormat)
 }
 
-// Denied reports whether Redis refused the user or the password, or what that user wants to do.
+// Denied reports whether Redis refused the user or the password, or what that user wants to do. Redis 7.0, and newer
+// ones, have texts of their own for a script that does what its user may not.
 func Denied(err error) bool {
-	return redis.IsAuthError(err) || redis.IsPermissionError(err) || isReply(err) && deniedInScript(err.Error())
-}
-
-// deniedInScript knows what Redis 7.0, and newer ones, answer to a script that does what its user may not.
-func deniedInScript(reply string) bool {
-	return strings.Contains(reply, "The user executing the script can't") ||
-		strings.Contains(reply, "ACL failure in script")
+	return redis.IsAuthError(err) || redis.IsPermissionError(err) || isReply(err) &&
+		(strings.Contains(err.Error(), "The user executing the script can't") ||
+			strings.Contains(err.Error(), "ACL failure in script"))
 }
 
 // refused reports whether a script refused a call: then it changed nothing.
@@ -134,12 +132,8 @@ func (p *Process) Wait(ctx context.Context, key string, atMost time.Duration) {
 // block starts a BLPOP, unless one is under way. The channel is closed at its end.
 func (p *Process) block(key string, atMost time.Duration) <-chan struct{} {
 	w := &p.waiter
-	if w.ended != nil {
-		select {
-		case <-w.ended:
-		default:
-			return w.ended
-		}
+	if w.ended != nil && !zkconn.Closed(w.ended) {
+		return w.ended
 	}
 	ended := make(chan struct{})
 	w.ended = ended

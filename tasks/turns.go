@@ -418,11 +418,7 @@ func Execute(
 }
 
 func (e *Executor) consume(ctx context.Context, host string, do func(ctx context.Context, t *Task) ([]byte, error)) {
-	for {
-		t, err := e.Take(ctx)
-		if err != nil {
-			return
-		}
+	for t, err := e.Take(ctx); err == nil; t, err = e.Take(ctx) {
 		e.do(t, host, do)
 	}
 }

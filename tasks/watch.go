@@ -169,10 +169,7 @@ func (w *watch) look(ctx context.Context, got *store.Claimed) (m Manifest, curre
 		var unanswered *zkconn.Error
 		switch {
 		case errors.Is(err, ErrNoBatch), err == nil && m.Life != got.Life: // nobody submits this life again
-			err = w.p.store.Remove(ctx, got.Batch, got.Life)
-			if errors.Is(err, store.ErrLife) {
-				err = nil
-			}
+			err = removeLife(ctx, w.p.store, got.Batch, got.Life)
 		case err == nil && m.State == znode.BatchCancelled:
 			err = w.end(ctx, got, m, znode.EndCancelled)
 		case err != nil && !errors.As(err, &unanswered):
