@@ -137,10 +137,7 @@ func (g *indexed) choose(d int) choice {
 		c.prefer, c.newer = g.prefer(c, holds)
 		c.wanted = c.able.and(g.versions[c.prefer].members)
 	}
-	others := c.wanted.and(c.free)
-	if holds {
-		others = others.without(c.last)
-	}
+	others := c.wanted.and(c.free).without(c.last)
 	switch {
 	case g.in.Paused[duty.Name]:
 		c.why = Paused
@@ -161,7 +158,6 @@ func (g *indexed) choose(d int) choice {
 	return c
 }
 
-// keep leaves the duty where it is.
 func (c *choice) keep(why Why) {
 	c.may.add(c.last)
 	c.home, c.why = c.last, why
@@ -174,7 +170,7 @@ func (g *indexed) chooseHeld(c *choice, receivers set) {
 		c.keep(Leads)
 	case wanted:
 		c.keep(Keeps)
-		c.may.addAll(g.leastFailed(c.duty, c.notGiver(receivers).with(c.last)))
+		c.may.addAll(g.leastFailed(c.duty, receivers.without(c.giver).with(c.last)))
 	case receivers.empty():
 		c.keep(Waits)
 	default:
@@ -182,17 +178,9 @@ func (g *indexed) chooseHeld(c *choice, receivers set) {
 	}
 }
 
-// notGiver returns the members of s but for the one that handed the duty over.
-func (c *choice) notGiver(s set) set {
-	if c.giver == none {
-		return s
-	}
-	return s.without(c.giver)
-}
-
-// unlessGiver is notGiver, if there is any other member in s.
+// unlessGiver returns the members of s but for the one that handed the duty over, if there is any other.
 func (c *choice) unlessGiver(s set) set {
-	if others := c.notGiver(s); !others.empty() {
+	if others := s.without(c.giver); !others.empty() {
 		return others
 	}
 	return s
@@ -270,7 +258,6 @@ func (g *indexed) member(seats map[string]int32, duty string) int {
 	return none
 }
 
-// fitting returns the members whose versions fit.
 func (g *indexed) fitting(constraints version.Constraints) set {
 	fit := newSet(len(g.in.Members))
 	for _, v := range g.versions {

@@ -227,7 +227,12 @@ func joinedTogether(members []Member, settle time.Duration) []Member {
 // post describes the outcome of a choice. uneven says that another roster might have more even loads.
 func (g *indexed) post(c choice, holder int, uneven bool) Post {
 	duty := g.in.Duties[c.duty]
-	p := Post{Duty: duty.Name, Seat: Nobody, Last: Nobody, Why: c.why, Eligible: c.may.size(), Unable: g.unable(c)}
+	listed := g.listed[c.duty].size()
+	p := Post{
+		Duty: duty.Name, Seat: Nobody, Last: Nobody, Why: c.why, Eligible: c.may.size(), Unable: Unable{
+			NotListed: len(g.in.Members) - listed, Version: listed - c.fit.size(), NotReady: c.fit.size() - c.able.size(),
+		},
+	}
 	if last, ok := g.in.Holders[duty.Name]; ok {
 		p.Last = last
 	}
@@ -247,16 +252,6 @@ func (g *indexed) post(c choice, holder int, uneven bool) Post {
 	p.PinIdle = c.pinned != none && holder != c.pinned && c.why != Paused
 	p.Wait = g.wait(c, holder, uneven)
 	return p
-}
-
-// unable counts who cannot do the duty of a choice.
-func (g *indexed) unable(c choice) Unable {
-	listed := g.listed[c.duty].size()
-	return Unable{
-		NotListed: len(g.in.Members) - listed,
-		Version:   listed - c.fit.size(),
-		NotReady:  c.fit.size() - c.able.size(),
-	}
 }
 
 // uneven reports whether two members that can do a declared duty have loads that differ by 2 or more. If not, then no
@@ -307,7 +302,7 @@ func (g *indexed) later(c choice, holder int, uneven bool) set {
 		return might
 	}
 	fewest := g.fewestFailures(c.duty, now.with(holder))
-	for m := range c.notGiver(late).all() {
+	for m := range late.without(c.giver).all() {
 		if g.failures(c.duty, m) <= fewest {
 			might.add(m)
 		}
@@ -342,7 +337,6 @@ func (s set) add(i int)      { s[i/wordBits] |= 1 << (i % wordBits) }
 func (s set) remove(i int)   { s[i/wordBits] &^= 1 << (i % wordBits) }
 func (s set) has(i int) bool { return s[i/wordBits]&(1<<(i%wordBits)) != 0 }
 
-// addAll adds the members of t.
 func (s set) addAll(t set) {
 	for i := range s {
 		s[i] |= t[i]
@@ -365,7 +359,6 @@ func (s set) minus(t set) set {
 	return rest
 }
 
-// removeAll removes the members of t.
 func (s set) removeAll(t set) {
 	for i := range s {
 		s[i] &^= t[i]
@@ -382,17 +375,18 @@ func (s set) firstOf(t set) int {
 	return none
 }
 
-// with returns s and i.
 func (s set) with(i int) set {
 	more := slices.Clone(s)
 	more.add(i)
 	return more
 }
 
-// without returns s but for i.
+// without returns s but for i, which may be none.
 func (s set) without(i int) set {
 	less := slices.Clone(s)
-	less.remove(i)
+	if i != none {
+		less.remove(i)
+	}
 	return less
 }
 

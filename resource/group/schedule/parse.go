@@ -100,7 +100,6 @@ func parseName(words []string) (string, error) {
 	return "", fmt.Errorf("%s is not known: %s", words[0], howToWrite)
 }
 
-// field is one of the five fields.
 type field struct{ name, values, longer string }
 
 const day = 4 // the place of the day of the week

@@ -32,7 +32,6 @@ func (s Schedule) periodAt(t time.Time) period {
 // holds reports whether an instant that is not before the period is in it.
 func (p period) holds(t time.Time) bool { return p.end.IsZero() || t.Before(p.end) }
 
-// wall returns the wall time of an instant of the period.
 func (p period) wall(t time.Time) time.Time { return t.UTC().Add(p.offset) }
 
 // nextElapsed returns the first instant after another whose wall time fits the fields.
