@@ -374,23 +374,14 @@ func (r *replies) ended() {
 	}
 }
 
-// unread reports whether the client library could not read a reply as that of its command. It has no error for that. No
-// reply to what muster asks is nil, but of a sentinel and of a wait.
-func unread(err error) bool {
-	if errors.Is(err, redis.Nil) || errors.As(err, new(*strconv.NumError)) {
-		return true
-	}
-	for _, words := range []string{"redis: can't parse ", "redis: got ", "redis: the length of ", "redis: invalid reply"} {
-		if err != nil && strings.Contains(err.Error(), words) {
-			return true
-		}
-	}
-	return false
-}
-
-// strange makes ErrReply of an error of the client library that means this.
+// strange makes ErrReply of an error with which the client library could not read a reply as that of its command. It
+// has no error for that. No reply to what muster asks is nil, but of a sentinel and of a wait.
 func strange(err error) error {
-	if unread(err) {
+	unread := errors.Is(err, redis.Nil) || errors.As(err, new(*strconv.NumError))
+	for _, words := range []string{"redis: can't parse ", "redis: got ", "redis: the length of ", "redis: invalid reply"} {
+		unread = unread || strings.Contains(err.Error(), words)
+	}
+	if unread {
 		return fmt.Errorf("%w: %w", ErrReply, err)
 	}
 	return err

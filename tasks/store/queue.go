@@ -57,7 +57,7 @@ func Cost(task []byte) int64 { return int64(len(task)) + itemCost }
 // Queue is one life of a queue in Redis. Its methods may be called concurrently; a seat has one call in flight.
 type Queue struct {
 	client  *redis.Client
-	scripts scripts
+	scripts map[string]*redis.Script
 	prefix  string
 	id      string
 }
@@ -210,15 +210,12 @@ func (q *Queue) Remove(ctx context.Context, batch, life string) error {
 	return q.do(ctx, "remove", batch, life)
 }
 
-// scripts are the programs by name.
-type scripts map[string]*redis.Script
-
-// standard are the scripts of all queues.
-var standard = sync.OnceValue(func() scripts { return loadScripts(lua.Clock()) })
+// standard are the scripts of all queues, by name.
+var standard = sync.OnceValue(func() map[string]*redis.Script { return loadScripts(lua.Clock()) })
 
 // loadScripts makes the scripts with a part that defines now().
-func loadScripts(clock string) scripts {
-	all := scripts{}
+func loadScripts(clock string) map[string]*redis.Script {
+	all := map[string]*redis.Script{}
 	for name, text := range lua.Scripts(clock) {
 		all[name] = redis.NewScript(text)
 	}

@@ -316,7 +316,7 @@ func TestMutantsOfTheRule(t *testing.T) {
 				}
 				q := newQueue(t)
 				q.prefix = fmt.Sprintf("muster:{%s %d}:", t.Name(), seed)
-				q.scripts = scripts{}
+				q.scripts = map[string]*redis.Script{}
 				for script, text := range lua.Scripts(testClock) {
 					q.scripts[script] = redis.NewScript(strings.ReplaceAll(text, m.was, m.is))
 				}

@@ -109,19 +109,11 @@ func (m *Queue) Call(script string, args []string) (reply any) {
 			reply = why
 		}
 	}()
-	return m.script(script)(args)
-}
-
-func (m *Queue) script(name string) func([]string) any {
-	script := map[string]func([]string) any{
+	return map[string]func([]string) any{
 		"hello": m.hello, "evict": m.evict, "begin": m.begin, "append": m.append, "open": m.open, "turn": m.turn,
 		"sync": m.sync, "claim": m.claim, "unclaim": m.unclaim, "set": m.set, "retry": m.retry, "drop": m.drop,
 		"remove": m.remove, "count": m.count,
-	}[name]
-	if script == nil {
-		panic("no script is named " + name)
-	}
-	return script
+	}[script](args)
 }
 
 func num(s string) float64     { n, _ := strconv.ParseFloat(s, 64); return n }

@@ -86,7 +86,8 @@ func (c *Client) pop(list, seconds string) (reply any, now bool) {
 	if c.s.token(list) {
 		return []any{list, "1"}, true
 	}
-	c.block(list, time.Duration(limit*float64(time.Second)))
+	c.list, c.until = list, c.s.o.Now().Add(time.Duration(limit*float64(time.Second)))
+	c.s.blocked = append(c.s.blocked, c)
 	return nil, false
 }
 
@@ -301,12 +302,6 @@ func (s *Server) queue(prefix string) *Queue {
 	}
 	q.Now = float64(s.o.Now().UnixMilli())
 	return q
-}
-
-// block makes the client wait for a token, for a while.
-func (c *Client) block(list string, d time.Duration) {
-	c.list, c.until = list, c.s.o.Now().Add(d)
-	c.s.blocked = append(c.s.blocked, c)
 }
 
 // Due ends the blocks whose time is over, and returns when the next one will be; zero: nobody is blocked.
