@@ -70,7 +70,7 @@ type request struct {
 // It is written whether or not a member is live: the assigner of the members that join later decides then. An error
 // that wraps ErrUnknown means that nobody knows whether the request was written: look at what it was for.
 func SendAsk(ctx context.Context, s *zkconn.Session, root, name string, a znode.Ask) (at string, err error) {
-	defer wrapError(&err, "%s %s/%s", a.Do, resource.Join(root, name), a.Duty)
+	defer resource.Wrapf(&err, "%s %s/%s", a.Do, resource.Join(root, name), a.Duty)
 	a.ID = zkstate.NewID()
 	q := &request{
 		s: s, root: root, name: name, duty: a.Duty, id: a.ID,
@@ -95,7 +95,7 @@ func SendAsk(ctx context.Context, s *zkconn.Session, root, name string, a znode.
 // paused runs it when the pause ends. While the assigner deletes what the duty had left before it was declared again,
 // AskRun waits.
 func AskRun(ctx context.Context, s *zkconn.Session, root, name, duty, by string) (number int64, err error) {
-	defer wrapError(&err, "run %s/%s", resource.Join(root, name), duty)
+	defer resource.Wrapf(&err, "run %s/%s", resource.Join(root, name), duty)
 	q := &request{
 		s: s, root: root, name: name, duty: duty, id: zkstate.NewID(), folder: znode.Nows, entry: znode.NewNow,
 		idOf: func(body []byte) string {

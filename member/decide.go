@@ -13,6 +13,7 @@ import (
 
 	"muster/member/roster"
 	"muster/member/ticks"
+	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/group/schedule"
 	"muster/text"
@@ -243,7 +244,7 @@ func (f *office) decideCrons(ctx context.Context, g group.Group, old znode.Assig
 
 // resumeCron sets the cursor of a cron whose pause ends. There is none if nobody has had it.
 func (f *office) resumeCron(ctx context.Context, d group.Duty) (err error) {
-	defer wrapError(&err, "cursor of %s", d.Name)
+	defer resource.Wrapf(&err, "cursor of %s", d.Name)
 	at := znode.Cursor(f.m.root, f.m.Generation, d.Name)
 	body, stat, there, err := zkconn.IfThere(f.m.session.Get(ctx, at))
 	if err != nil || !there {

@@ -48,13 +48,6 @@ type Hold struct {
 	runners      sync.Map              // names of the operations that this process has opened
 }
 
-// wrapError says in an error, unless it is nil, what was attempted.
-func wrapError(err *error, format string, args ...any) {
-	if *err != nil {
-		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
-	}
-}
-
 // Take waits until the assigner gives the duty to this member and its last holder has let it go, and takes it. It
 // returns the cause if the membership or ctx ends. Then it has taken nothing: a take under way when ctx ends is given
 // back.
@@ -280,7 +273,7 @@ func (h *Hold) Resign(ctx context.Context, blame bool, because string) error {
 // this member resigns. If somebody has deleted held by hand, the assigner is told all the same: or else the seat would
 // go on to name a member that does not take the duty.
 func (h *Hold) giveBack(ctx context.Context, e Event, r *znode.Resignation) (err error) {
-	defer wrapError(&err, "give back %s", h.Duty)
+	defer resource.Wrapf(&err, "give back %s", h.Duty)
 	e.Duty, e.Epoch = h.Duty, h.Epoch
 	h.ending.Store(&e)
 	for {

@@ -63,7 +63,7 @@ type Operation struct {
 // digest of what runs it: only the same script resumes it, or another one that adopts it. Only one runner in this
 // process has an operation, until Close or Leave. If the error is ErrUnknown, the operation may be open.
 func (h *Hold) Open(ctx context.Context, name, script string, adopt bool) (_ *Operation, err error) {
-	defer wrapError(&err, "open %s of %s", name, h.Duty)
+	defer resource.Wrapf(&err, "open %s of %s", name, h.Duty)
 	if err := znode.CheckOperation(name); err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (o *Operation) Close(ctx context.Context) error { return o.close(ctx, false
 func (o *Operation) CloseUnbegun(ctx context.Context) error { return o.close(ctx, true) }
 
 func (o *Operation) close(ctx context.Context, unbegun bool) (err error) {
-	defer wrapError(&err, "close %s of %s", o.Name, o.h.Duty)
+	defer resource.Wrapf(&err, "close %s of %s", o.Name, o.h.Duty)
 	if err := o.h.opening.Acquire(ctx, 1); err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (o *Operation) end() {
 // Abort closes an operation that has no runner in this process, whoever opened it. What its steps did remains. It
 // returns ErrNoOperation if it is not open.
 func (h *Hold) Abort(ctx context.Context, name string) (err error) {
-	defer wrapError(&err, "abort %s of %s", name, h.Duty)
+	defer resource.Wrapf(&err, "abort %s of %s", name, h.Duty)
 	if err := znode.CheckOperation(name); err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ type Step struct {
 // Step comes to the step with this name and these arguments. Unless it is Done, do it, and call Finish. If the error is
 // ErrUnknown, the step may have begun.
 func (o *Operation) Step(ctx context.Context, name string, args []string) (_ *Step, err error) {
-	defer wrapError(&err, "step %s of %s", name, o.Name)
+	defer resource.Wrapf(&err, "step %s of %s", name, o.Name)
 	if err := znode.CheckStep(name); err != nil {
 		return nil, err
 	}
@@ -392,7 +392,7 @@ func (s *Step) set(body []byte) zkconn.Op { return zkconn.SetOp(s.at(), body, -1
 // Finish records that the step is done, and its output of at most 64 KiB. If the error is ErrUnknown, it may be
 // recorded. After any error Finish can be called again.
 func (s *Step) Finish(ctx context.Context, output []byte) (err error) {
-	defer wrapError(&err, "step %s of %s", s.Name, s.o.Name)
+	defer resource.Wrapf(&err, "step %s of %s", s.Name, s.o.Name)
 	if len(output) > znode.MaxOutput {
 		return fmt.Errorf("%w: it has %d bytes, and a step has at most %d", ErrOutputTooLarge, len(output), znode.MaxOutput)
 	}

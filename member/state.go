@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"muster/resource"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -43,7 +44,7 @@ const (
 // Put saves a value under a key of this duty, for whoever holds it then. After ErrUnknown, or if ctx has ended, the key
 // has its old value or this one.
 func (h *Hold) Put(ctx context.Context, key string, value []byte) (err error) {
-	defer wrapError(&err, "save %s of %s", key, h.Duty)
+	defer resource.Wrapf(&err, "save %s of %s", key, h.Duty)
 	if len(value) > MaxStateValue {
 		return fmt.Errorf("%w: it has %d bytes, and a key has at most %d", ErrStateTooLarge, len(value), MaxStateValue)
 	}
@@ -53,7 +54,7 @@ func (h *Hold) Put(ctx context.Context, key string, value []byte) (err error) {
 // Remove removes a key of this duty. It returns ErrNoKey if there is none. After ErrUnknown, or if ctx has ended, the
 // key has its value or is gone.
 func (h *Hold) Remove(ctx context.Context, key string) (err error) {
-	defer wrapError(&err, "remove %s of %s", key, h.Duty)
+	defer resource.Wrapf(&err, "remove %s of %s", key, h.Duty)
 	return h.changeState(ctx, nil, key)
 }
 

@@ -35,6 +35,13 @@ func InField(field string, err error) error {
 	return fmt.Errorf("%s: %w", field, err)
 }
 
+// Wrapf says in an error, unless it is nil, what was attempted: defer it.
+func Wrapf(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
+	}
+}
+
 // CheckName says why name is not a valid name of a kind ("job", "stack"), or returns nil. A name has 1 to 128
 // characters of A-Z a-z 0-9 . _ -; the first is a letter or a digit.
 func CheckName(kind, name string) error { return CheckShortName(kind, name, MaxName) }

@@ -171,7 +171,7 @@ func (f *followed) finish(err error) {
 func (l ledger) end(
 	ctx context.Context, st *store.Queue, id string, m Manifest, how znode.EndState, by string,
 ) (err error) {
-	defer wrapf(&err, "end batch %s", id)
+	defer resource.Wrapf(&err, "end batch %s", id)
 	e := ending{ledger: l, st: st, id: id, m: m, how: how, by: by}
 	for {
 		err := e.attempt(ctx)

@@ -209,7 +209,7 @@ func (o *Operator) SetWeight(ctx context.Context, id string, weight int) error {
 
 // change edits a manifest, and tells Redis.
 func (o *Operator) change(ctx context.Context, id string, edit func(*znode.BatchManifest) error) (err error) {
-	defer wrapf(&err, "batch %s", id)
+	defer resource.Wrapf(&err, "batch %s", id)
 	m, err := o.write(ctx, id, edit)
 	if err == nil && m.State != znode.BatchSubmitting { // or else its submitter tells Redis
 		err = o.call(ctx, func(st *store.Queue) error { return m.tell(ctx, st, id) })
@@ -218,13 +218,6 @@ func (o *Operator) change(ctx context.Context, id string, edit func(*znode.Batch
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return err
-}
-
-// wrapf says of an error what failed.
-func wrapf(err *error, format string, args ...any) {
-	if *err != nil {
-		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
-	}
 }
 
 // ErrLost means that Redis does not have a batch that ZooKeeper has. Submit it again with its id, or cancel it.
@@ -250,7 +243,7 @@ func (o *Operator) write(ctx context.Context, id string, edit func(*znode.BatchM
 // Cancel ends a batch. Its commands are killed, and what is done of it is removed. In ZooKeeper that is done even if
 // Redis does not answer: the smallest seat does the rest then.
 func (o *Operator) Cancel(ctx context.Context, id string) (err error) {
-	defer wrapf(&err, "cancel %s", id)
+	defer resource.Wrapf(&err, "cancel %s", id)
 	m, err := o.write(ctx, id, func(m *znode.BatchManifest) error {
 		m.State = znode.BatchCancelled
 		return nil
@@ -259,7 +252,7 @@ func (o *Operator) Cancel(ctx context.Context, id string) (err error) {
 		return err
 	}
 	err = o.end(ctx, id, m, znode.EndCancelled)
-	wrapf(&err, "it is cancelled, and is removed when a process of the queue reaches Redis")
+	resource.Wrapf(&err, "it is cancelled, and is removed when a process of the queue reaches Redis")
 	return err
 }
 
@@ -294,7 +287,7 @@ func (o *Operator) DropDead(ctx context.Context, id string) (dropped int64, err 
 func (o *Operator) eachDead(
 	ctx context.Context, id string, f func(st *store.Queue, before time.Time) (int64, error),
 ) (err error) {
-	defer wrapf(&err, "dead tasks of %s", id)
+	defer resource.Wrapf(&err, "dead tasks of %s", id)
 	books, err := ask(ctx, o, func(st *store.Queue) (store.Books, error) { return st.Books(ctx) })
 	before := books.Now.Add(time.Millisecond)
 	for n := int64(1); n > 0 && err == nil; {
@@ -438,7 +431,7 @@ var ErrNoDead = errors.New("the batch has no dead tasks")
 // Retry makes the dead tasks of a batch wait again, with all their attempts. If the batch has ended they become a batch
 // of their own, see RetryID. A batch that watchers have given up may also be claimed again.
 func (o *Operator) Retry(ctx context.Context, id string) (r Retried, err error) {
-	defer wrapf(&err, "retry %s", id)
+	defer resource.Wrapf(&err, "retry %s", id)
 	m, err := o.write(ctx, id, func(m *znode.BatchManifest) error {
 		m.Retrying = true
 		return operable(*m)
