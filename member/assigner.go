@@ -624,7 +624,6 @@ func (f *office) findUntaken(ctx context.Context, g group.Group) (next time.Dura
 	return next, nil
 }
 
-// lookForHolders looks whether somebody holds these duties.
 func (f *office) lookForHolders(ctx context.Context, duties []string, half time.Duration) error {
 	events, err := zkstate.ForEach(ctx, duties, func(ctx context.Context, d string) (<-chan struct{}, error) {
 		_, there, event, err := f.m.session.ExistsW(ctx, znode.Held(f.m.root, f.m.Generation, d))

@@ -121,7 +121,6 @@ type attempt struct {
 	stop  context.CancelCauseFunc
 }
 
-// end is how an attempt ended, and when.
 type end struct {
 	Ended
 	at time.Time
@@ -240,7 +239,6 @@ func (c *cron) emit(kind EventKind, text string) {
 	c.m.emit(Event{Kind: kind, Duty: c.h.Duty, Epoch: c.h.Epoch, Text: text})
 }
 
-// nameOfRun is a run for people.
 func nameOfRun(r ticks.Run) string {
 	name := r.Tick.Format(time.RFC3339)
 	if r.Asked != 0 {
@@ -367,8 +365,8 @@ func policyOf(d group.Duty) ticks.Policy {
 	}
 }
 
-// write writes a decision in one transaction. errAgain means that nothing is written that the decision said: decide
-// again.
+// write writes a decision in one transaction. It checks what every write of a holder does, and the Record and the seat
+// if it claims a tick or starts a run. errAgain means that nothing is written that the decision said: decide again.
 func (c *cron) write(d ticks.Decision, o orders) error {
 	if !d.Write {
 		return nil
@@ -377,7 +375,10 @@ func (c *cron) write(d ticks.Decision, o orders) error {
 	if err != nil {
 		return err
 	}
-	ops := c.guards(d, o)
+	var ops []zkconn.Op
+	if !d.Release && (d.Start != nil || d.State.Cursor != c.state.Cursor) {
+		ops = append(ops, zkconn.CheckOp(c.m.seat.RecordPath(), o.record), zkconn.CheckOp(c.m.seat.Path, o.seat))
+	}
 	at := len(ops)
 	for _, change := range changes {
 		ops = append(ops, change.op)
@@ -394,18 +395,16 @@ func (c *cron) write(d ticks.Decision, o orders) error {
 		return c.refused(d, o, err)
 	}
 	for i, change := range changes {
-		c.note(change, results[at+i].Stat.Version)
+		switch {
+		case change.path == c.cursorPath():
+			c.cursor = results[at+i].Stat.Version // 0 after a create
+		case change.record == nil:
+			delete(c.records, change.path)
+		default:
+			c.records[change.path] = *change.record
+		}
 	}
 	return nil
-}
-
-// guards are the checks of a decision, besides those of every write of a holder. The Record and the seat are checked if
-// it claims a tick or starts a run.
-func (c *cron) guards(d ticks.Decision, o orders) []zkconn.Op {
-	if d.Release || d.Start == nil && d.State.Cursor == c.state.Cursor {
-		return nil
-	}
-	return []zkconn.Op{zkconn.CheckOp(c.m.seat.RecordPath(), o.record), zkconn.CheckOp(c.m.seat.Path, o.seat)}
 }
 
 // release writes a decision that gives the duty back.
@@ -499,7 +498,6 @@ const (
 	maxMeasure = 5               // how often a comparison is repeated that took too long to be clear
 )
 
-// clockCheck is what is known about the clock of this process.
 type clockCheck struct {
 	wall  time.Time     // by that clock, when it was last compared
 	real  time.Time     // with Go's monotonic clock: the same moment

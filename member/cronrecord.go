@@ -129,7 +129,6 @@ type change struct {
 // maxPruned is how many records one transaction deletes at most.
 const maxPruned = 50
 
-// load reads all that is recorded of the duty.
 func (c *cron) load() error {
 	if err := c.loadCursor(); err != nil {
 		return err
@@ -156,7 +155,10 @@ func (c *cron) load() error {
 		case znode.TickAsked:
 			c.asked = append(c.asked, asked)
 		case znode.TickWaiting, znode.TickRunning:
-			c.state.Runs = append(c.state.Runs, runOf(path, *found[i]))
+			c.state.Runs = append(c.state.Runs, ticks.Run{
+				Tick: tick, Asked: asked, Attempt: found[i].Attempt, Running: found[i].State == znode.TickRunning,
+				Since: found[i].Since.UTC(),
+			})
 		}
 	}
 	slices.Sort(c.asked)
@@ -232,13 +234,6 @@ func tickOf(path string) (tick time.Time, asked int64) {
 	return tick, 0
 }
 
-// runOf is the run of a record that is not over.
-func runOf(path string, r znode.TickRecord) ticks.Run {
-	run := ticks.Run{Attempt: r.Attempt, Running: r.State == znode.TickRunning, Since: r.Since.UTC()}
-	run.Tick, run.Asked = tickOf(path)
-	return run
-}
-
 // committed reports whether what was read is what d decided.
 func (c *cron) committed(d ticks.Decision) bool {
 	order := func(a, b ticks.Run) int { return cmp.Or(cmp.Compare(a.Asked, b.Asked), a.Tick.Compare(b.Tick)) }
@@ -299,19 +294,6 @@ func (c *cron) changes(d ticks.Decision) ([]change, error) {
 	return all, nil
 }
 
-// note keeps what was written. version is that of a set; 0 after a create.
-func (c *cron) note(done change, version int32) {
-	switch {
-	case done.path == c.cursorPath():
-		c.cursor = version
-	case done.record == nil:
-		delete(c.records, done.path)
-	default:
-		c.records[done.path] = *done.record
-	}
-}
-
-// record is what to write about one run.
 func (c *cron) record(r ticks.Record) znode.TickRecord {
 	record := c.records[c.pathOf(r.Run)]
 	record.State, record.Attempt, record.Since = znode.TickState(r.Outcome), r.Run.Attempt, r.Run.Since

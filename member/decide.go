@@ -88,7 +88,6 @@ func (f *office) input(g group.Group) roster.Input {
 	return in
 }
 
-// seatNumbers are the numbers of seats, by duty.
 func seatNumbers(names znode.ByDuty) map[string]int32 {
 	numbers := map[string]int32{}
 	for d, name := range names {
@@ -489,7 +488,8 @@ const maxTrees = 100
 
 // purge deletes one batch. It returns errAgain if there is more to do at once.
 func (f *office) purge(ctx context.Context, o orders) error {
-	if f.tidied != o.record || f.moreTrees && len(f.memory.Purge) == 0 || f.heldEnded() {
+	freed := slices.ContainsFunc(slices.Collect(maps.Values(f.held)), happened) // a duty that is not declared
+	if f.tidied != o.record || f.moreTrees && len(f.memory.Purge) == 0 || freed {
 		if err := f.findTrees(ctx, o); err != nil {
 			return err
 		}
@@ -531,11 +531,6 @@ func (f *office) deleteAll(ctx context.Context, o orders, paths []string) error 
 	}
 	_, err = f.m.session.Multi(ctx, ops...)
 	return err
-}
-
-// heldEnded reports whether a duty that is not declared is no longer held.
-func (f *office) heldEnded() bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(f.held)), happened)
 }
 
 // findTrees notes in the assigner's memory which trees have to be deleted.
