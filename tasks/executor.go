@@ -519,15 +519,8 @@ func (e *Executor) learn(b *batchHand, m Manifest, over bool) {
 func (e *Executor) over() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	why := context.Cause(e.p.ctx)
-	if why == nil {
-		why = cmp.Or(e.ended, ErrDrained)
-	}
-	e.closing = true
-	e.each(func(t *Task) { t.leave(gone, why) })
-	if e.ended == nil || e.p.ctx.Err() != nil {
-		e.ended = why
-	}
+	e.closing, e.ended = true, cmp.Or(context.Cause(e.p.ctx), e.ended, ErrDrained)
+	e.each(func(t *Task) { t.leave(gone, e.ended) })
 	e.announce()
 }
 

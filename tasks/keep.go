@@ -153,10 +153,6 @@ func (k *keeper) now() time.Time {
 	return k.p.joined.Add(time.Since(k.p.joinedHere) + k.limits.ahead)
 }
 
-// settleTime is how long the keeper waits for more deaths after it has found one. Processes that die together are not
-// found together: ZooKeeper last heard of each up to a third of the session timeout before, and it rounds.
-func settleTime(session time.Duration) time.Duration { return session/3 + 2*time.Second }
-
 // evictGone evicts every seat in Redis that ZooKeeper does not have any more. After the first one it waits for those
 // that died at the same time: whether suspects are charged depends on all of these. It returns the books before.
 func (k *keeper) evictGone(ctx context.Context) (books store.Books, err error) {
@@ -283,7 +279,8 @@ func (k *keeper) report(ctx context.Context, failed error) error {
 	case failed == nil:
 		k.silent, k.health.Redis = time.Time{}, ""
 	case refused(failed), hopeless(failed), isReply(failed), errors.Is(failed, store.ErrReply):
-		k.health.Redis = clip(failed.Error())
+		text := failed.Error()
+		k.health.Redis = strings.ToValidUTF8(text[:min(len(text), 1000)], "") // a znode takes no more
 	case k.silent.IsZero():
 		k.silent = time.Now()
 	case time.Since(k.silent) >= k.limits.period:
@@ -320,9 +317,6 @@ func (k *keeper) writeHealth(ctx context.Context) error {
 	}
 	return err
 }
-
-// clip shortens a text for people to what a znode takes.
-func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 1000)], "") }
 
 // repair compares the batches of Redis and ZooKeeper, and finishes what was begun. Between two batches it evicts seats
 // that are gone. An error of Redis ends it; the next pass begins again. What concerns one batch only is logged.

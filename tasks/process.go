@@ -53,7 +53,9 @@ func (c Config) limits(q queue.Queue) keepLimits {
 		return *c.keep
 	}
 	l := defaultKeepLimits()
-	l.settle = settleTime(time.Duration(q.Timeouts.Session))
+	// Processes that die together are not found together: ZooKeeper last heard of each up to a third of the session
+	// timeout before, and it rounds.
+	l.settle = time.Duration(q.Timeouts.Session)/3 + 2*time.Second
 	return l
 }
 
@@ -471,35 +473,26 @@ func (j *join) hello(ctx context.Context, p *Process) error {
 	return j.untilRedis(ctx, func() error { return p.hello(ctx) })
 }
 
-// untilRedis calls f until Redis answers. errAgain: the Record has changed.
+// untilRedis calls f until Redis answers. After an error it waits a while, unless waiting does not cure it. errAgain:
+// the Record has changed.
 func (j *join) untilRedis(ctx context.Context, f func() error) error {
-	return until(func(err error) error {
-		if refused(err) {
-			return err
-		}
-		if err := j.awaitRedis(ctx, err); !errors.Is(err, errAgain) {
-			return err
-		}
-		if zkconn.Closed(j.Changed) {
-			return errAgain
-		}
-		return nil
-	}, f)
-}
-
-// awaitRedis waits a while after an error of Redis, unless waiting does not cure it.
-func (j *join) awaitRedis(ctx context.Context, err error) error {
 	r, bad := queue.ParseRedis(j.queue.Redis)
-	moving := bad == nil && r.Master != "" && errors.Is(err, store.ErrServer) // the sentinels name another one soon
-	switch {
-	case hopeless(err) && !moving:
+	return until(func(err error) error {
+		moving := bad == nil && r.Master != "" && errors.Is(err, store.ErrServer) // the sentinels name another one soon
+		switch {
+		case refused(err), hopeless(err) && !moving:
+			return err
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: %w", ErrRedis, err)
+		}
+		again := time.After(backoff(j.tries))
+		j.tries++
+		err = j.Await(ctx, fmt.Errorf("%w: %w", ErrRedis, err), "Redis: "+err.Error(), j.Changed, again)
+		if errors.Is(err, errAgain) && !zkconn.Closed(j.Changed) {
+			return nil
+		}
 		return err
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", ErrRedis, err)
-	}
-	again := time.After(backoff(j.tries))
-	j.tries++
-	return j.Await(ctx, fmt.Errorf("%w: %w", ErrRedis, err), "Redis: "+err.Error(), j.Changed, again)
+	}, f)
 }
 
 // backoff is how long to wait after so many failures in a row: up to 5 s, and a random part of it less, so that many

@@ -211,8 +211,9 @@ func (x *submission) attempt(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := x.fits(); err != nil {
-		return err
+	if most := x.join.queue.MaxBytes; x.content.cost > int64(most) && x.from == "" { // it would never be worked on
+		return fmt.Errorf("%w: its %d tasks need %s in Redis, and the queue's max_bytes is %s: submit it in parts",
+			ErrTooLarge, x.content.tasks, resource.Size(x.content.cost), most)
 	}
 	if err := x.join.connect(ctx); err != nil {
 		return err
@@ -432,15 +433,6 @@ func measure(ctx context.Context, source Source, q queue.Queue) (content, error)
 		return content{}, ErrNoTasks
 	}
 	return d.end(), nil
-}
-
-// fits refuses a batch that would never be worked on.
-func (x *submission) fits() error {
-	if most := x.join.queue.MaxBytes; x.content.cost > int64(most) && x.from == "" {
-		return fmt.Errorf("%w: its %d tasks need %s in Redis, and the queue's max_bytes is %s: submit it in parts",
-			ErrTooLarge, x.content.tasks, resource.Size(x.content.cost), most)
-	}
-	return nil
 }
 
 // fill makes sure that Redis has all tasks of the batch, and that they are runnable.

@@ -183,7 +183,6 @@ func (q *Queue) Batch(ctx context.Context, id string) (Batch, error) {
 	return ask(ctx, q, "count", (*shape).books, "batch", id)
 }
 
-// books is what a script tells of a batch.
 func (s *shape) books(v any) Batch {
 	l := s.list(v, 2, 29)
 	b := Batch{ID: s.text(l[0], maxText), Broken: s.text(l[1], maxText)}

@@ -364,7 +364,6 @@ func (q *Queue) Turn(ctx context.Context, seat string, seq int64, t Turn) (Turne
 	return ask(ctx, q, "turn", func(s *shape, v any) Turned { return parseTurn(s, v, len(t.Results)) }, args...)
 }
 
-// parseTurn takes apart the answer to a turn with so many results.
 func parseTurn(s *shape, v any, results int) Turned {
 	l := s.list(v, 4, 4)
 	out := Turned{Due: s.wait(l[0]), Level: int(s.number(l[3], 0, 3))}

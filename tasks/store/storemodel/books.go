@@ -54,7 +54,6 @@ func (m *Queue) books() []any {
 	return append(reply, hands)
 }
 
-// number is a field of a hash with a number.
 type number struct {
 	field string
 	value float64

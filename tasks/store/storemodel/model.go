@@ -87,7 +87,6 @@ func refuseIf(wrong bool, why string) {
 	}
 }
 
-// tooMany is why a call has no effect.
 const tooMany = "LIMIT more than 1000 items"
 
 // New is a queue that has nothing yet.
@@ -211,7 +210,6 @@ func (b *Batch) mustLive(life string) {
 	refuseIf(b.Life != life, "LIFE "+b.Life)
 }
 
-// flag is a truth as the scripts answer it.
 func flag(on bool) int64 {
 	if on {
 		return 1

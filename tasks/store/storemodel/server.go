@@ -15,7 +15,6 @@ import (
 	"muster/tasks/store/lua"
 )
 
-// version is what the Server says that it is.
 const version = "7.0.15"
 
 // command executes one command. now is false if its reply comes later.
@@ -77,7 +76,6 @@ func (s *Server) script(sha, key string, args []string) any {
 	return reply
 }
 
-// pop takes a token, or waits for one.
 func (c *Client) pop(list, seconds string) (reply any, now bool) {
 	limit, err := strconv.ParseFloat(seconds, 64)
 	if _, name := splitKey(list); err != nil || limit <= 0 || name != "wake:e" && name != "wake:w" {
@@ -164,7 +162,6 @@ func (s *Server) unlink(keys []string) any {
 	return int64(gone)
 }
 
-// info is what a process asks before it uses a Redis.
 func info() string {
 	return strings.Join([]string{
 		"# Server", "redis_version:" + version, "", "# Memory", "maxmemory_policy:noeviction", "",
@@ -249,7 +246,11 @@ func (c *Client) Handle(words []string) {
 		return
 	}
 	reply, now := c.command(words)
-	c.s.wakeBlocked()
+	for _, blocked := range slices.Clone(c.s.blocked) {
+		if c.s.token(blocked.list) {
+			blocked.unblock([]any{blocked.list, "1"})
+		}
+	}
 	if now {
 		c.out(encode(nil, reply))
 	}
@@ -331,15 +332,6 @@ func (c *Client) release() {
 func (c *Client) unblock(reply any) {
 	c.release()
 	c.out(encode(nil, reply))
-}
-
-// wakeBlocked gives tokens to those who wait.
-func (s *Server) wakeBlocked() {
-	for _, c := range slices.Clone(s.blocked) {
-		if s.token(c.list) {
-			c.unblock([]any{c.list, "1"})
-		}
-	}
 }
 
 // token takes the token of a list, if there is one.

@@ -16,7 +16,6 @@ func (m *Queue) seat(name string) *Seat {
 	return s
 }
 
-// drop takes a task or a claim out of the hand.
 func (s *Seat) drop(field string) {
 	delete(s.Hand, field)
 	if s.suspect == field {
