@@ -170,8 +170,7 @@ func (s *Server) info(ctx context.Context, section string) (map[string]string, e
 		return nil, err
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	request := "INFO " + section + "\r\n"
 	if s.options.Password != "" {
 		request = "AUTH " + s.options.Password + "\r\n" + request
