@@ -84,8 +84,6 @@ const (
 func (e *Executor) run() {
 	defer close(e.done)
 	defer e.over()
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for e.p.ctx.Err() == nil {
 		var err error
 		step, wait := e.next(time.Now())
@@ -106,12 +104,7 @@ func (e *Executor) run() {
 			e.pace.dry = false
 			e.mu.Unlock()
 		default:
-			timer.Reset(wait)
-			select {
-			case <-e.kick:
-			case <-timer.C:
-			case <-e.p.ctx.Done():
-			}
+			pause(e.p.ctx, wait, e.kick)
 		}
 		if err != nil && !e.recover(err) {
 			return

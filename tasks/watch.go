@@ -209,24 +209,15 @@ func (w *watch) end(ctx context.Context, got *store.Claimed, m Manifest, how zno
 // until repeats what may be repeated, until it succeeds, Redis refuses for good, or the membership ends. At the end of
 // ctx it goes on for as long as a process takes to leave.
 func (w *watch) until(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := lingering(ctx, w.p.ctx, leaveTimeout)
+	lingering, cancel := context.WithCancel(w.p.ctx)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(leaveTimeout, cancel) })()
 	return until(func(err error) error {
 		if hopeless(err) {
 			return err
 		}
-		return w.p.Pause(ctx, w.p.seat.Removed(err))
-	}, func() error { return f(ctx) })
-}
-
-// lingering ends with over, or so long after ctx.
-func lingering(ctx, over context.Context, after time.Duration) (context.Context, context.CancelFunc) {
-	lingers, cancel := context.WithCancel(over)
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(after, cancel) })
-	return lingers, func() {
-		stop()
-		cancel()
-	}
+		return w.p.Pause(lingering, w.p.seat.Removed(err))
+	}, func() error { return f(lingering) })
 }
 
 // giveBack gives a batch back, with the reason why this try has failed.
