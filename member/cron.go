@@ -183,22 +183,18 @@ func (c *cron) wait(ctx context.Context, o orders) error {
 	}
 }
 
-// start begins what is recorded as running, unless this process runs it already.
+// start begins what is recorded as running, unless this process runs it already: it calls the function of the user.
 func (c *cron) start(ctx context.Context) {
 	i := slices.IndexFunc(c.state.Runs, func(r ticks.Run) bool { return r.Running })
-	if c.running == nil && i >= 0 {
-		c.running = c.attempt(ctx, c.state.Runs[i])
+	if c.running != nil || i < 0 {
+		return
 	}
-}
-
-// attempt calls the function of the user.
-func (c *cron) attempt(ctx context.Context, r ticks.Run) *attempt {
+	r := c.state.Runs[i]
 	timed, cancel := context.WithTimeoutCause(c.h.ctx, time.Duration(c.duty.Timeout), ErrTimeout)
 	rctx, stop := context.WithCancelCause(timed)
 	a := &attempt{run: r, ended: make(chan Ended, 1), stop: stop}
-	run := Run{
-		Duty: c.h.Duty, Tick: r.Tick, Asked: r.Asked, Attempt: r.Attempt, Epoch: c.h.Epoch, Hold: c.h,
-	}
+	c.running = a
+	run := Run{Duty: c.h.Duty, Tick: r.Tick, Asked: r.Asked, Attempt: r.Attempt, Epoch: c.h.Epoch, Hold: c.h}
 	c.emit(EventRunStarted, nameOfRun(r))
 	go func() {
 		defer cancel()
@@ -208,7 +204,6 @@ func (c *cron) attempt(ctx context.Context, r ticks.Run) *attempt {
 		stop(nil)
 		a.ended <- e
 	}()
-	return a
 }
 
 // judge says how an attempt ended that was stopped because of cause; that is nil if it was not stopped.

@@ -103,7 +103,6 @@ func (m *Member) checkLive(body []byte, _ zkconn.Stat) error {
 	return nil
 }
 
-// readSeat reads what the assigner gives this member.
 func (m *Member) readSeat(body []byte, stat zkconn.Stat) error {
 	own, err := znode.Decode[znode.Seat](body)
 	if err != nil || own.Nonce != m.present.Nonce {
@@ -315,9 +314,7 @@ func Join(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
 }
 
 // joinKnowing is Join for software that knows the methods of assignment up to knows.
-func joinKnowing(
-	ctx context.Context, s *zkconn.Session, c Config, knows int, present znode.Present,
-) (*Member, error) {
+func joinKnowing(ctx context.Context, s *zkconn.Session, c Config, knows int, present znode.Present) (*Member, error) {
 	live, err := znode.Encode(present)
 	if err != nil {
 		return nil, err

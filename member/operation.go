@@ -422,7 +422,6 @@ func (s *Step) Finish(ctx context.Context, output []byte) (err error) {
 	return err
 }
 
-// lookUp reads whether the step was recorded.
 func (s *Step) lookUp(ctx context.Context) error {
 	body, _, err := s.o.h.m.session.Get(ctx, s.at())
 	if err != nil {

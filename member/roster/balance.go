@@ -178,7 +178,6 @@ func (p *paths) reach(m int, cost int64, by arc) {
 	}
 }
 
-// shift moves a duty along an arc.
 func (b *balance) shift(a arc, to int) {
 	for _, d := range b.at[a.from] {
 		if b.may[d].has(to) && b.move(d, to)-b.move(d, a.from) == a.move {

@@ -29,7 +29,6 @@ type indexed struct {
 	size     int           // see Roster
 }
 
-// ofVersion is the set of the members of one version.
 type ofVersion struct {
 	version *version.Version
 	members set

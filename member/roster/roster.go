@@ -343,7 +343,6 @@ func (s set) addAll(t set) {
 	}
 }
 
-// and returns the numbers that are in both.
 func (s set) and(t set) set {
 	both := slices.Clone(s)
 	for i := range both {
@@ -352,7 +351,6 @@ func (s set) and(t set) set {
 	return both
 }
 
-// minus returns the numbers of s that are not in t.
 func (s set) minus(t set) set {
 	rest := slices.Clone(s)
 	rest.removeAll(t)

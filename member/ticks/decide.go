@@ -74,7 +74,6 @@ func (c Cron) work(s State, now time.Time) *work {
 	return w
 }
 
-// running reports whether an attempt goes on.
 func (w *work) running() bool {
 	return slices.ContainsFunc(w.runs, func(r Run) bool { return r.Running })
 }
@@ -186,7 +185,6 @@ func (w *work) finish(i int, as Outcome) {
 	w.over = append(w.over, Record{Run: w.runs[i], Outcome: as})
 }
 
-// drop takes the runs away that are over.
 func (w *work) drop() {
 	w.runs = slices.DeleteFunc(w.runs, func(r Run) bool {
 		return slices.ContainsFunc(w.over, func(o Record) bool { return o.Run.Is(r) })
@@ -239,7 +237,6 @@ func (w *work) decision() Decision {
 	return d
 }
 
-// again returns when the holder has to look again.
 func (w *work) again() time.Time {
 	var again time.Time
 	if i, when := w.next(); i >= 0 {

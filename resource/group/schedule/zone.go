@@ -17,7 +17,6 @@ type period struct {
 	offset     time.Duration
 }
 
-// periodAt returns the period of an instant.
 func (s Schedule) periodAt(t time.Time) period {
 	t = t.In(s.zone)
 	_, offset := t.Zone()
