@@ -38,7 +38,6 @@ type manifests struct {
 	byID map[string]*followed
 }
 
-// followed is a batch that is watched.
 type followed struct {
 	read, over context.Context    // end when it was read at least once; when it is cancelled, or has ended
 	noteRead   context.CancelFunc // ends read
@@ -54,7 +53,7 @@ type followed struct {
 // is none of this name.
 func (p *Process) Manifest(ctx context.Context, id string) (Manifest, error) {
 	for {
-		f, begun := p.tryFollow(id)
+		f, begun := p.followBatch(id)
 		select {
 		case <-f.read.Done():
 		case <-ctx.Done():
@@ -71,14 +70,8 @@ func (p *Process) Manifest(ctx context.Context, id string) (Manifest, error) {
 	}
 }
 
-// followBatch watches a batch until it has ended.
-func (p *Process) followBatch(id string) *followed {
-	f, _ := p.tryFollow(id)
-	return f
-}
-
-// tryFollow is followBatch; begun reports whether this call has begun that.
-func (p *Process) tryFollow(id string) (f *followed, begun bool) {
+// followBatch watches a batch until it has ended. begun reports whether this call has begun that.
+func (p *Process) followBatch(id string) (f *followed, begun bool) {
 	p.manifests.mu.Lock()
 	defer p.manifests.mu.Unlock()
 	if f := p.manifests.byID[id]; f != nil {
@@ -187,7 +180,6 @@ func (l ledger) end(
 // ErrGoesOn means that a batch was not ended, because somebody retries its dead tasks. Wait for these.
 var ErrGoesOn = errors.New("dead tasks of the batch are tried again")
 
-// ending is an end under way.
 type ending struct {
 	ledger
 	st         *store.Queue

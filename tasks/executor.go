@@ -454,7 +454,7 @@ func (e *Executor) offer(t *Task) {
 
 // follow follows the manifest of a batch until the batch has ended.
 func (e *Executor) follow(b *batchHand) {
-	f := e.p.followBatch(b.id)
+	f, _ := e.p.followBatch(b.id)
 	for {
 		changed := f.next()
 		m, err := e.p.Manifest(e.p.ctx, b.id)
@@ -515,7 +515,6 @@ func (e *Executor) learn(b *batchHand, m Manifest, over bool) {
 	}
 }
 
-// over ends everything with the loop.
 func (e *Executor) over() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

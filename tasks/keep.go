@@ -490,7 +490,6 @@ func (k *keeper) removeEnded(ctx context.Context, id, life string) error {
 	return k.p.store.Remove(ctx, id, life)
 }
 
-// carryOut does what was decided about a batch.
 func (k *keeper) carryOut(ctx context.Context, id string, m Manifest, do decision) error {
 	next := m.BatchManifest
 	switch do.repair {

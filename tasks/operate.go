@@ -223,7 +223,6 @@ func (o *Operator) change(ctx context.Context, id string, edit func(*znode.Batch
 // ErrLost means that Redis does not have a batch that ZooKeeper has. Submit it again with its id, or cancel it.
 var ErrLost = errors.New("redis has lost the batch")
 
-// write edits a manifest in ZooKeeper.
 func (o *Operator) write(ctx context.Context, id string, edit func(*znode.BatchManifest) error) (Manifest, error) {
 	for {
 		m, err := o.Manifest(ctx, id)
@@ -370,7 +369,6 @@ func (o *Operator) Full(ctx context.Context) (held int64, err error) {
 	return books.Full(int64(o.Queue.MaxBytes)), err
 }
 
-// whyGone says why Redis does not have a batch.
 func (o *Operator) whyGone(ctx context.Context, id string, m Manifest) (*znode.BatchEnd, error) {
 	now, err := o.Manifest(ctx, id)
 	switch {

@@ -47,7 +47,6 @@ type Config struct {
 	keep *keepLimits // for tests
 }
 
-// limits are those of the keeper of q.
 func (c Config) limits(q queue.Queue) keepLimits {
 	if c.keep != nil {
 		return *c.keep
@@ -340,7 +339,6 @@ func (p *Process) pausing(ctx context.Context) func(error) error {
 	}
 }
 
-// answered notes that Redis answers.
 func (p *Process) answered() {
 	p.mu.Lock()
 	failures := p.away
@@ -381,7 +379,6 @@ func Join(ctx context.Context, s *zkconn.Session, c Config) (*Process, error) {
 	}
 }
 
-// join is a Join under way.
 type join struct {
 	seat.Join
 	c      Config
@@ -445,7 +442,6 @@ func (j *join) read(ctx context.Context) error {
 // asRead checks that the Record is the one that was read.
 func (j *join) asRead() zkconn.Op { return zkconn.CheckOp(j.RecordPath(), j.Stat.Version) }
 
-// connect connects to the Redis of the Record.
 func (j *join) connect(ctx context.Context) error {
 	if j.client != nil && j.url == j.queue.Redis {
 		return nil
@@ -467,7 +463,6 @@ func (j *join) disconnect() {
 	}
 }
 
-// hello tells Redis that the seat's znode stands.
 func (j *join) hello(ctx context.Context, p *Process) error {
 	j.Changed = nil // the process has joined: a Record that was written again is read later, and would not let it wait
 	return j.untilRedis(ctx, func() error { return p.hello(ctx) })

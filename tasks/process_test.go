@@ -333,14 +333,14 @@ func TestManifests(t *testing.T) {
 		if err != nil || m.Life != f.inRedis(end).Life {
 			t.Fatalf("%+v, %v", m, err)
 		}
-		over := p.followBatch(end).over
+		batch, _ := p.followBatch(end)
 		f.edit(end, func(b *znode.BatchManifest) { b.Weight = 9 })
 		rig.Await(t, "the weight", func() bool {
 			m, err = p.Manifest(t.Context(), end)
 			return err == nil && m.Weight == 9
 		})
 		select {
-		case <-over.Done():
+		case <-batch.over.Done():
 			t.Error("it is over")
 		default:
 		}
@@ -350,7 +350,7 @@ func TestManifests(t *testing.T) {
 			t.Fatal(err)
 		}
 		select {
-		case <-over.Done():
+		case <-batch.over.Done():
 		case <-time.After(limit):
 			t.Errorf("%s: it is not over", end)
 		}

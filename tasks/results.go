@@ -151,9 +151,7 @@ func TextOrBytes(b []byte) (*string, []byte) {
 // Records reads what became of the tasks of a batch that are finished: the results in the order in which they came,
 // then the dead tasks. It holds one page in memory. After an error it calls away, which waits or returns why not, and
 // reads the page again; nil does not wait. An error ends the sequence.
-func Records(
-	ctx context.Context, st *store.Queue, id string, away func(error) error,
-) iter.Seq2[Record, error] {
+func Records(ctx context.Context, st *store.Queue, id string, away func(error) error) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		results := paged(func(skip int64) ([]store.Finished, error) { return st.Results(ctx, id, skip) }, away,
 			func(f store.Finished) Record {
@@ -174,9 +172,7 @@ func Records(
 }
 
 // DeadTasks is Records of the dead tasks only, the oldest first; also of a batch that has ended.
-func DeadTasks(
-	ctx context.Context, st *store.Queue, id string, away func(error) error,
-) iter.Seq2[Record, error] {
+func DeadTasks(ctx context.Context, st *store.Queue, id string, away func(error) error) iter.Seq2[Record, error] {
 	return paged(func(skip int64) ([]store.DeadTask, error) { return st.DeadTasks(ctx, id, skip) }, away,
 		func(d store.DeadTask) Record {
 			a := DecodeAnswer([]byte(d.Reason))

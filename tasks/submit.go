@@ -115,7 +115,6 @@ func Submit(ctx context.Context, s *zkconn.Session, c SubmitConfig, source Sourc
 	return x.out, nil
 }
 
-// submission is a Submit under way.
 type submission struct {
 	join    *join
 	c       SubmitConfig
@@ -391,7 +390,6 @@ type content struct {
 	sum   string // see znode.BatchManifest
 }
 
-// digest sums payloads up.
 type digest struct {
 	content
 	hash hash.Hash

@@ -55,7 +55,6 @@ type pace struct {
 	stalled bool      // what waited was given back, and nothing was started since: no more than idle slots is taken
 }
 
-// answered notes that a turn has ended.
 func (c *pace) answered(begun, now time.Time) {
 	took := now.Sub(begun)
 	if c.rtt == 0 {

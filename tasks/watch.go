@@ -189,7 +189,8 @@ func (w *watch) look(ctx context.Context, got *store.Claimed) (m Manifest, curre
 func (w *watch) call(ctx context.Context, b *Completed) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	defer context.AfterFunc(w.p.followBatch(b.ID).over, func() {
+	batch, _ := w.p.followBatch(b.ID)
+	defer context.AfterFunc(batch.over, func() {
 		if cause := context.Cause(w.p.ctx); cause != nil { // a batch is followed no longer than that
 			end(cause)
 		}

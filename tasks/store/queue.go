@@ -73,10 +73,7 @@ func Prefix(generation string) string { return "muster:{" + generation + "}:" }
 // call runs a script once. A Refusal changed nothing; after any other error the outcome is unknown.
 func (q *Queue) call(ctx context.Context, script string, args ...any) (any, error) {
 	reply, err := q.scripts[script].Run(ctx, q.client, []string{q.prefix + "q"}, args...).Result()
-	if r := refusal(err); r != nil {
-		err = r
-	}
-	return reply, q.failed(script, err)
+	return reply, q.failed(script, refusal(err))
 }
 
 // failed is an error of a call; nil if err is.
@@ -272,11 +269,11 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// refusal turns an error reply of a script into a Refusal. It returns nil for other errors.
-func refusal(err error) *Refusal {
+// refusal makes a Refusal of an error reply with which a script refuses. Other errors stay as they are.
+func refusal(err error) error {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
-		return nil
+		return err
 	}
 	code, detail, _ := strings.Cut(reply.Error(), " ")
 	known := map[string]error{
@@ -285,7 +282,7 @@ func refusal(err error) *Refusal {
 		"LIMIT": ErrLimit, "ARGUMENT": ErrArgument, "FORMAT": ErrFormat, "QUEUE": ErrOtherQueue, "OOM": ErrMemory,
 	}
 	if known[code] == nil {
-		return nil
+		return err
 	}
 	return &Refusal{known[code], detail}
 }
@@ -385,7 +382,7 @@ func parseTurn(s *shape, v any, results int) Turned {
 	return out
 }
 
-// Held is something a seat believes to hold: a task at an attempt, or with Claim a batch.
+// Held is something a seat believes to hold: a task at an attempt, or with Claim a batch at attempt 0.
 type Held struct {
 	Task
 	Attempt int
@@ -406,11 +403,7 @@ func (q *Queue) Sync(ctx context.Context, seat string, seq int64, keep []Held) (
 	args := make([]any, 0, 2+2*len(keep))
 	args = append(args, seat, seq)
 	for _, h := range keep {
-		attempt := h.Attempt
-		if h.Claim {
-			attempt = 0
-		}
-		args = append(args, h.field(), attempt)
+		args = append(args, h.field(), h.Attempt)
 	}
 	p, err := ask(ctx, q, "sync", func(s *shape, v any) progress { return s.progress(v, len(keep)) }, args...)
 	has := map[string]bool{}
