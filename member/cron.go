@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -216,9 +217,7 @@ func judge(e Ended, cause error) Ended {
 	default:
 		e.Result = ticks.Interrupted
 	}
-	if e.Because == "" {
-		e.Because = cause.Error()
-	}
+	e.Because = cmp.Or(e.Because, cause.Error())
 	return e
 }
 

@@ -456,13 +456,11 @@ func (f *office) failed(ctx context.Context, err error) error {
 		if settle := f.m.session.Settled(ctx); settle != nil {
 			return fmt.Errorf("%w: %w", settle, err)
 		}
-	case zkconn.RefusedAt(err, f.m.seat.Gate(), zkconn.ErrNoNode),
+	case !zkconn.PreconditionFailed(err),
+		zkconn.RefusedAt(err, f.m.seat.Gate(), zkconn.ErrNoNode), // by hand, as those below
 		zkconn.RefusedAt(err, f.m.seat.RecordPath(), zkconn.ErrNoNode),
 		zkconn.RefusedAt(err, znode.Assigner(f.m.root, f.m.Generation), zkconn.ErrNoNode),
 		zkconn.RefusedAt(err, f.m.seat.Path, zkconn.ErrNoNode):
-		return err // somebody deleted it by hand
-	case errors.Is(err, zkconn.ErrBadVersion), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrNotEmpty):
-	default:
 		return err
 	}
 	return fmt.Errorf("%w: %w", errAgain, err)
