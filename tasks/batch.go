@@ -32,12 +32,6 @@ func (m Manifest) tell(ctx context.Context, st *store.Queue, id string) error {
 	return st.Set(ctx, id, m.Life, int64(m.Version), m.Weight, string(m.State))
 }
 
-// manifests are the batches that a process has asked for, until each has ended.
-type manifests struct {
-	mu   sync.Mutex
-	byID map[string]*followed
-}
-
 type followed struct {
 	read, over context.Context    // end when it was read at least once; when it is cancelled, or has ended
 	noteRead   context.CancelFunc // ends read
@@ -72,24 +66,24 @@ func (p *Process) Manifest(ctx context.Context, id string) (Manifest, error) {
 
 // followBatch watches a batch until it has ended. begun reports whether this call has begun that.
 func (p *Process) followBatch(id string) (f *followed, begun bool) {
-	p.manifests.mu.Lock()
-	defer p.manifests.mu.Unlock()
-	if f := p.manifests.byID[id]; f != nil {
+	p.following.Lock()
+	defer p.following.Unlock()
+	if f := p.followed[id]; f != nil {
 		return f, false
 	}
 	f = &followed{changed: make(chan struct{})}
 	f.read, f.noteRead = context.WithCancel(context.Background())
 	f.over, f.noteOver = context.WithCancel(context.Background())
-	p.manifests.byID[id] = f
+	p.followed[id] = f
 	begun = p.seat.Go(func() {
 		at := znode.Batch(p.config.Root, p.Generation, id)
 		err := p.session.Sync(p.ctx, at) // a server that lags may not have it yet
 		if err == nil {
 			err = p.session.Follow(p.ctx, at, f.update)
 		}
-		p.manifests.mu.Lock()
-		delete(p.manifests.byID, id)
-		p.manifests.mu.Unlock()
+		p.following.Lock()
+		delete(p.followed, id)
+		p.following.Unlock()
 		f.finish(err)
 	})
 	if !begun {

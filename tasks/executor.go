@@ -487,10 +487,7 @@ func works(m Manifest) bool {
 
 // learn notes what the manifest of a batch says. The caller does not hold mu.
 func (e *Executor) learn(b *batchHand, m Manifest, over bool) {
-	timeout := time.Duration(m.TaskTimeout)
-	if timeout == 0 {
-		timeout = time.Duration(e.p.Queue().TaskTimeout)
-	}
+	timeout := time.Duration(cmp.Or(m.TaskTimeout, e.p.Queue().TaskTimeout))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	first := !b.read

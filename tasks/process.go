@@ -11,6 +11,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,11 +105,13 @@ type Process struct {
 
 	ctx context.Context // ends with the membership
 
-	calls     chan struct{} // holds one token while no call is under way; it guards the next two
-	seq       int64         // the seat's last one, or a larger one
-	unknown   error         // a call before had an unknown outcome
-	manifests manifests
-	waiter    waiter
+	calls   chan struct{} // holds one token while a call is under way; it guards the next two
+	seq     int64         // the seat's last one, or a larger one
+	unknown error         // a call before had an unknown outcome
+	waiter  waiter
+
+	following sync.Mutex
+	followed  map[string]*followed // guarded by following: batches that were asked for, until each has ended
 
 	mu    sync.Mutex
 	queue queue.Queue // as the Record declares it now
@@ -116,20 +119,15 @@ type Process struct {
 }
 
 func newProcess(j *join, taken *seat.Seat, stat zkconn.Stat) *Process {
-	p := &Process{
+	return &Process{
 		Identity: j.c.Identity, Generation: taken.Generation, Seat: hex(stat.Czxid),
 		seat: taken, session: taken.Session, ctx: taken.Context(),
 		ledger: ledger{taken.Session, j.c.Root, taken.Generation},
 		client: j.client, store: open(j.client, j.queue, taken.Generation),
-		log: j.c.Log, config: j.c, limits: j.c.limits(j.queue), joined: stat.Ctime, joinedHere: time.Now(),
-		calls: make(chan struct{}, 1), queue: j.queue, waiter: waiter{wake: make(chan struct{}, 1)},
-		manifests: manifests{byID: map[string]*followed{}},
+		log: cmp.Or(j.c.Log, slog.New(slog.DiscardHandler)), config: j.c, limits: j.c.limits(j.queue),
+		joined: stat.Ctime, joinedHere: time.Now(), calls: make(chan struct{}, 1), queue: j.queue,
+		waiter: waiter{wake: make(chan struct{}, 1)}, followed: map[string]*followed{},
 	}
-	p.calls <- struct{}{}
-	if p.log == nil {
-		p.log = slog.New(slog.DiscardHandler)
-	}
-	return p
 }
 
 // hex is how Redis names what a transaction of ZooKeeper created.
@@ -248,7 +246,7 @@ func (p *Process) Call(ctx context.Context, f func(ctx context.Context, seq int6
 // lock waits until no call of the seat is under way.
 func (p *Process) lock(ctx context.Context) error {
 	select {
-	case <-p.calls:
+	case p.calls <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-p.ctx.Done():
@@ -261,7 +259,7 @@ func (p *Process) lock(ctx context.Context) error {
 	return nil
 }
 
-func (p *Process) unlock() { p.calls <- struct{}{} }
+func (p *Process) unlock() { <-p.calls }
 
 // hello lets the seat in, whose znode stands. The caller is the only one who calls.
 func (p *Process) hello(ctx context.Context) error {

@@ -136,9 +136,7 @@ func newSubmission(s *zkconn.Session, c SubmitConfig, source Source) *submission
 }
 
 func (x *submission) check() error {
-	if x.c.ID == "" {
-		x.c.ID = newBatchID(time.Now())
-	}
+	x.c.ID = cmp.Or(x.c.ID, newBatchID(time.Now()))
 	x.out.ID = x.c.ID
 	x.c.Weight = cmp.Or(x.c.Weight, 1)
 	switch {

@@ -98,7 +98,6 @@ func ask[T any](ctx context.Context, q *Queue, script string, parse func(*shape,
 	return out, q.failed(script, err)
 }
 
-// count runs a script whose answer is a number.
 func (q *Queue) count(ctx context.Context, script string, args ...any) (int64, error) {
 	return ask(ctx, q, script, (*shape).count, args...)
 }
@@ -428,20 +427,15 @@ type Claimed struct {
 // Claim gives a complete batch to a watcher: nil if there is none. next is until another one may be claimed; negative:
 // there is none. seq is as for Turn.
 func (q *Queue) Claim(ctx context.Context, seat string, seq int64) (got *Claimed, next time.Duration, err error) {
-	type claim struct {
-		got  *Claimed
-		next time.Duration
-	}
-	c, err := ask(ctx, q, "claim", func(s *shape, v any) claim {
+	got, err = ask(ctx, q, "claim", func(s *shape, v any) *Claimed {
 		l := s.list(v, 1, 6)
-		c := claim{next: s.wait(l[0])}
-		if len(l) > 1 {
-			l = s.list(v, 6, 6)
-			c.got = &Claimed{s.batch(l[1]), s.text(l[2], maxText), s.count(l[3]), s.count(l[4]), int(s.count(l[5]))}
+		if next = s.wait(l[0]); len(l) == 1 {
+			return nil
 		}
-		return c
+		l = s.list(v, 6, 6)
+		return &Claimed{s.batch(l[1]), s.text(l[2], maxText), s.count(l[3]), s.count(l[4]), int(s.count(l[5]))}
 	}, seat, seq)
-	return c.got, c.next, err
+	return got, next, err
 }
 
 // Unclaim gives a claimed batch back. With a reason a try is charged, and the batch may be claimed again after the

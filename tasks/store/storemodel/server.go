@@ -334,7 +334,6 @@ func (c *Client) unblock(reply any) {
 	c.out(encode(nil, reply))
 }
 
-// token takes the token of a list, if there is one.
 func (s *Server) token(list string) bool {
 	prefix, name := splitKey(list)
 	q := s.queue(prefix)
