@@ -259,11 +259,8 @@ func (c *cron) changes(d ticks.Decision) ([]change, error) {
 		if err != nil {
 			return nil, err
 		}
-		op := zkconn.SetOp(c.cursorPath(), body, c.cursor)
-		if c.cursor < 0 {
-			op = zkconn.CreateOp(c.cursorPath(), body, zkconn.Persistent, c.m.acl)
-		}
-		all = append(all, change{path: c.cursorPath(), op: op})
+		at := c.cursorPath()
+		all = append(all, change{path: at, op: c.h.setOrCreate(c.cursor >= 0, at, body, c.cursor)})
 	}
 	records := map[string]znode.TickRecord{}
 	for _, r := range d.Records {
@@ -282,11 +279,8 @@ func (c *cron) changes(d ticks.Decision) ([]change, error) {
 		if err != nil {
 			return nil, err
 		}
-		op := zkconn.CreateOp(path, body, zkconn.Persistent, c.m.acl)
-		if _, there := c.records[path]; there {
-			op = zkconn.SetOp(path, body, -1)
-		}
-		all = append(all, change{path: path, record: &record, op: op})
+		_, there := c.records[path]
+		all = append(all, change{path: path, record: &record, op: c.h.setOrCreate(there, path, body, -1)})
 	}
 	if !d.Release {
 		all = append(all, c.prune(records)...)

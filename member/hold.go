@@ -332,6 +332,14 @@ func (h *Hold) make(ctx context.Context, path string) error {
 	return err
 }
 
+// setOrCreate is the operation that sets a znode at a version, or creates it if it is not there.
+func (h *Hold) setOrCreate(there bool, path string, body []byte, version int32) zkconn.Op {
+	if there {
+		return zkconn.SetOp(path, body, version)
+	}
+	return zkconn.CreateOp(path, body, zkconn.Persistent, h.m.acl)
+}
+
 // removeTree deletes a znode and everything below it, some at a time. depth is how many levels are below it: more than
 // there are does no harm, but costs requests.
 func (h *Hold) removeTree(ctx context.Context, at string, depth int) error {

@@ -117,17 +117,12 @@ func (h *Hold) stateOps(ctx context.Context, value *znode.SavedValue, at, folder
 	if body, err = znode.Encode(next); err != nil {
 		return nil, err
 	}
-	set := zkconn.SetOp(folder, body, -1)
-	if !counted {
-		set = zkconn.CreateOp(folder, body, zkconn.Persistent, h.m.acl)
-	}
+	set := h.setOrCreate(counted, folder, body, -1)
 	if value == nil {
 		return []zkconn.Op{set, zkconn.DeleteOp(at, -1)}, nil
 	}
-	if body, err = znode.EncodeSaved(*value); there {
-		return []zkconn.Op{set, zkconn.SetOp(at, body, -1)}, err
-	}
-	return []zkconn.Op{set, zkconn.CreateOp(at, body, zkconn.Persistent, h.m.acl)}, err
+	body, err = znode.EncodeSaved(*value)
+	return []zkconn.Op{set, h.setOrCreate(there, at, body, -1)}, err
 }
 
 // checkRoom refuses a total of this duty for which the group has no room.
