@@ -223,9 +223,8 @@ func (e *Executor) wake() {
 }
 
 // Finish ends an attempt at a task. data is an encoded [Answer], or its body alone: the result, or the reason why there
-// is none. The caller does not change it any more.
-// A result larger than the queue's max_task makes the task dead. Finish does nothing to a task that is not in hand any
-// more. It does not wait.
+// is none. The caller does not change it any more. A result larger than the queue's max_task makes the task dead.
+// Finish does nothing to a task that is not in hand any more. It does not wait.
 func (e *Executor) Finish(t *Task, o store.Outcome, took time.Duration, data []byte) {
 	if most := int(e.p.Queue().MaxTask); o == store.Done && len(data) > most {
 		o, data = tooLarge(data, most)

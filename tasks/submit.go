@@ -562,7 +562,6 @@ func (x *submission) ledger() ledger { return ledger{x.join.Session, x.c.Root, x
 
 func (x *submission) store() *store.Queue { return open(x.join.client, x.join.queue, x.out.Generation) }
 
-// writer appends tasks in chunks.
 type writer struct {
 	x     *submission
 	all   *digest // of all tasks that were read
