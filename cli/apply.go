@@ -278,10 +278,8 @@ func readPlan(file string) (planfile.Saved, error) {
 	return saved, nil
 }
 
-// newPlanHint is the next step after a saved plan was refused.
 const newPlanHint = "muster plan --out FILE makes a new one"
 
-// refusedf is an error that refuses a saved plan before anything is written.
 func refusedf(format string, args ...any) error {
 	return wrapRefused(&apply.RefusedError{Why: fmt.Sprintf(format, args...)})
 }
@@ -299,7 +297,6 @@ func nameLastApply(ctx context.Context, r *zkstate.Reader, stack string, err err
 	return err
 }
 
-// wrapRefused makes a problem of an apply.RefusedError, with its kind and the next step.
 func wrapRefused(err error) error {
 	if errors.As(err, new(*apply.RefusedError)) {
 		return &problem{errRefused, err, newPlanHint}

@@ -18,7 +18,6 @@ import (
 	"muster/zkstate/znode"
 )
 
-// askOptions of the commands that ask the assigner of a group for something.
 type askOptions struct {
 	askFlags
 	do    znode.AskKind
@@ -74,7 +73,6 @@ tick. The tasks of a batch are executed again; a queue stands for all batches.`,
 	})
 }
 
-// newAskCmd adds to cmd what all commands have that ask the assigner of a group.
 func (p *process) newAskCmd(o *askOptions, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = argCount(1, 1, "one duty, as GROUP/DUTY")
 	duty := p.completePart(&o.searchFlags, text.Strings(group.Types())...)
@@ -149,7 +147,6 @@ type dutyAt struct {
 	duty view.Duty
 }
 
-// dutyNow reads the members and a duty of a group.
 func (scope *searchScope) dutyNow(ctx context.Context, d foundDuty) (dutyAt, error) {
 	_, o, err := scope.read(ctx, d.path, group.KindName, "duties")
 	if err != nil {
@@ -166,7 +163,6 @@ func (scope *searchScope) dutyNow(ctx context.Context, d foundDuty) (dutyAt, err
 	return dutyAt{all, all.Duties[i]}, nil
 }
 
-// askError makes a problem of a refused request, with its kind and the next step.
 func askError(err error, d foundDuty) error {
 	return withRemedy(err, []remedy{
 		{errIncomplete, "muster explain {duty} shows who can have it", errorSet{member.ErrUnfit}},
@@ -220,7 +216,6 @@ func (o *askOptions) outcome(d foundDuty, before, after view.Duty) (line string,
 	return possession(after, d.duty), true
 }
 
-// possession says who has a duty, and who gets it.
 func possession(d view.Duty, declared group.Duty) string {
 	switch {
 	case d.Holder == "" && d.Given == "":
@@ -236,7 +231,6 @@ func possession(d view.Duty, declared group.Duty) string {
 	return "given to " + d.Given + "; " + asked(d.Holder, declared)
 }
 
-// asked says that a holder was asked to hand a duty over.
 func asked(holder string, d group.Duty) string {
 	if d.Type == group.Cron {
 		return holder + " was asked to hand it over, and finishes its run first"
@@ -337,7 +331,6 @@ func (o *runDutyOptions) accepted(
 	return run, runGone(err, d)
 }
 
-// awaitRun waits until the record of a run is as it should be.
 func awaitRun(
 	ctx context.Context, s *zkconn.Session, at string, ok func(znode.TickRecord) bool,
 ) (znode.TickRecord, error) {
@@ -367,7 +360,6 @@ func runGone(err error, d foundDuty) error {
 		"muster explain " + text.ShellWord(d.name()) + " shows the last runs"}
 }
 
-// runText says how far a run is.
 func runText(r znode.TickRecord) string {
 	line := "the run is " + string(r.State)
 	switch r.State {
@@ -401,7 +393,6 @@ func runText(r znode.TickRecord) string {
 	return line
 }
 
-// askRunError makes a problem of a refused request for a run.
 func askRunError(err error, d foundDuty) error {
 	return withRemedy(err, []remedy{
 		{errIncomplete, "muster explain {duty} shows its runs",

@@ -54,7 +54,6 @@ func (p *process) operateOn(
 	return queueError(do(limited, f, op), f)
 }
 
-// operator is one of a queue that was found.
 func (p *process) operator(ctx context.Context, s *zkconn.Session, f foundQueue) (*tasks.Operator, error) {
 	id := f.queue.Record.Declaration.ID()
 	return tasks.NewOperator(ctx, s, tasks.OperatorConfig{
@@ -201,7 +200,6 @@ func (d batchDetail) write(to io.Writer, f foundQueue, next string, now time.Tim
 	return nil
 }
 
-// next is what the user can do.
 func (d batchDetail) next(f foundQueue) string {
 	switch c := d.BatchCounts; {
 	case d.State == "lost":
@@ -256,7 +254,6 @@ func (p *process) printRecords(
 // maxShownTask is how much of a dead task is shown.
 const maxShownTask = 200
 
-// printDeadTask prints a dead task for people.
 func (p *process) printDeadTask(r tasks.Record) {
 	task := string(r.Task)
 	if len(task) > maxShownTask {
@@ -303,7 +300,6 @@ func (o *batchesOptions) run(ctx context.Context, p *process, scope *searchScope
 	})
 }
 
-// show prints the batches of a queue once.
 func (o *batchesOptions) show(
 	ctx context.Context, p *process, to, notes io.Writer, scope *searchScope, name string,
 ) error {
@@ -354,7 +350,6 @@ func batchRows(q *view.Queue) []view.BatchRow {
 	return rows
 }
 
-// nextOfStopped says what to do if a batch is stopped.
 func (p *process) nextOfStopped(to io.Writer, f foundQueue, rows []view.BatchRow) {
 	if i := slices.IndexFunc(rows, func(r view.BatchRow) bool { return r.State == stopped }); i >= 0 {
 		f.id = rows[i].ID
@@ -365,7 +360,6 @@ func (p *process) nextOfStopped(to io.Writer, f foundQueue, rows []view.BatchRow
 // shortAnswer is how long a command waits for Redis that can do without.
 const shortAnswer = 3 * time.Second
 
-// countBatches adds to rows what Redis knows.
 func (p *process) countBatches(
 	ctx context.Context, scope *searchScope, timeout time.Duration, f foundQueue, rows []view.BatchRow,
 ) error {

@@ -41,7 +41,6 @@ func (p *process) quietly(ctx context.Context, do func(context.Context) error) {
 	_ = do(ctx) // there are fewer words then
 }
 
-// lookQuietly is look for a completion.
 func (p *process) lookQuietly(ctx context.Context, f searchFlags, name string, do action) {
 	p.quietly(ctx, func(ctx context.Context) error { return p.look(ctx, f, name, do) })
 }

@@ -74,7 +74,6 @@ func (p *process) configDir(arg string) string {
 	return arg
 }
 
-// parse reads the configuration that an argument names, and returns its diagnostics.
 func (p *process) parse(arg string, vars varFlags, now time.Time) (*spec.Config, spec.Diagnostics, error) {
 	if info, err := os.Stat(p.path(arg)); err == nil && !info.IsDir() && !isConfigFile(arg) {
 		file := text.ShellWord(arg)
@@ -117,7 +116,6 @@ func inDirectory(dir string) func(file string) string {
 	}
 }
 
-// diagnosticsError is diagnostics that were printed.
 type diagnosticsError spec.Diagnostics
 
 func (d diagnosticsError) Error() string { return text.Count(len(d), "diagnostic") }

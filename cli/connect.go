@@ -26,7 +26,6 @@ type target struct {
 	files   resource.TLS // the files to open
 }
 
-// namer is who named the servers of a target.
 type namer int
 
 const (

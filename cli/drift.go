@@ -102,7 +102,6 @@ func runDrift(ctx context.Context, p *process, o driftOptions, dir string, run *
 	return found
 }
 
-// kinds returns the kinds of --fail-on, sorted.
 func (o driftOptions) kinds() ([]plan.DriftKind, error) {
 	if o.waitLock < 0 {
 		return nil, usagef("muster drift --help", "a duration is not negative")

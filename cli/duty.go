@@ -107,7 +107,6 @@ It is for "muster member --ready explicit"; otherwise it changes nothing.`,
 	}
 }
 
-// dutyFlags say which duty a command reads.
 type dutyFlags struct{ root, group, duty string }
 
 func (o *dutyFlags) addTo(cmd *cobra.Command) {

@@ -87,7 +87,6 @@ func (o *queueOptions) check(command string, e environ) error {
 	return nil
 }
 
-// runQueueProcess checks o, and calls run with what follows from it.
 func (p *process) runQueueProcess(
 	o queueOptions, name string, run func(wrap.QueueConfig) command.Result,
 ) error {
@@ -107,7 +106,6 @@ func (p *process) runQueueProcess(
 	}, more...)
 }
 
-// queueConfig builds the configuration of a process of a queue from the flags and the environment.
 func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 	host, _ := os.Hostname()
 	own := fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), rand.Text()[:4])

@@ -181,7 +181,6 @@ func withRemedy(err error, remedies []remedy, names ...string) error {
 	return err
 }
 
-// isAny reports whether err is one of these errors.
 func isAny(err error, of ...any) bool {
 	return err != nil && slices.ContainsFunc(of, func(one any) bool {
 		switch one := one.(type) {

@@ -140,7 +140,6 @@ func (p *process) explainRow(
 	return report.Explain(p.out, row, stack, e, opts)
 }
 
-// explainDuty says why a member has a duty, or why nobody has.
 func (p *process) explainDuty(ctx context.Context, scope *searchScope, name string, asJSON bool) error {
 	found, err := scope.findDuty(ctx, name)
 	if err != nil {

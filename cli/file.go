@@ -167,7 +167,6 @@ func isStrangers(file, dir, me int, mode fs.FileMode) bool {
 	return shared && file != me && file != dir
 }
 
-// owner is the id of the user to whom a file belongs.
 func owner(info fs.FileInfo) int {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(stat.Uid)

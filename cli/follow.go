@@ -137,7 +137,6 @@ func (p *process) printLeader(l member.Leader, asJSON bool) {
 	}
 }
 
-// followWith runs the command beside the holder.
 func (p *process) followWith(ctx context.Context, f follower, o followOptions) error {
 	files, signals, release, err := p.streams()
 	if err != nil {
@@ -165,7 +164,6 @@ func (p *process) followWith(ctx context.Context, f follower, o followOptions) e
 	return p.endCommand(ctx, result)
 }
 
-// follower reads who holds one duty.
 type follower struct {
 	p                *process
 	root, name, duty string

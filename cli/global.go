@@ -44,7 +44,6 @@ func (g *globalFlags) addTo(root *cobra.Command) {
 	_ = root.MarkPersistentFlagDirname("chdir")
 }
 
-// choice is the value of a flag that takes one of a few words.
 type choice struct {
 	to    *string
 	flag  string
@@ -70,7 +69,6 @@ func (c choice) Set(word string) error {
 	return nil
 }
 
-// completeWith registers the words that a flag of cmd takes.
 func completeWith(cmd *cobra.Command, flag string, words ...string) {
 	// It fails only if the flag does not exist. The tests of completion would show that.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
@@ -133,7 +131,6 @@ func (p *process) color(w io.Writer) bool {
 	return isTerminal(w)
 }
 
-// layout returns how a report looks on standard output.
 func (p *process) layout() report.Options {
 	return report.Options{Color: p.color(p.out), Width: width(p.out), Given: p.given()}
 }

@@ -82,7 +82,6 @@ func runHistory(ctx context.Context, p *process, o historyOptions) error {
 	return p.history(ctx, zkstate.NewReader(s, home, kinds()...), o, cmp.Or(home, resource.DefaultHome))
 }
 
-// history prints the history of the stacks that o names, or of all.
 func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptions, home string) error {
 	named := len(o.stacks) > 0
 	if !named {

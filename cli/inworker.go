@@ -63,7 +63,6 @@ func (p *process) askWorker(command string, ask func(*wrap.Client) error) error 
 	return workerError(command, ask(c))
 }
 
-// workerError adds the next step to a worker's answer to command.
 func workerError(command string, err error) error {
 	late := "check the worker's connection to ZooKeeper and ask again"
 	if command == "barrier" {
@@ -136,7 +135,6 @@ Each call is the next round; --round makes repeating it after a crash safe.`,
 	return cmd
 }
 
-// afterAbort is the next step after an abort.
 func afterAbort(e *worker.AbortedError) string {
 	switch start := e.Name == znode.StartBarrier; {
 	case start && e.Retry:

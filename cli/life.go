@@ -57,7 +57,6 @@ func (o *memberFlags) addTo(cmd *cobra.Command) {
 		string(wrap.LossRejoin), string(wrap.LossStop))
 }
 
-// addGrace adds the flag of all who run one command.
 func addGrace(fs *pflag.FlagSet, to *time.Duration) {
 	fs.DurationVar(to, "grace", 30*time.Second, "kill the command if it has not ended `DURATION` after it was asked to")
 }
@@ -132,17 +131,14 @@ func (p *process) live(
 	return &workerResult{result}
 }
 
-// workerResult is the result of a worker that was run.
 type workerResult struct{ command.Result }
 
 func (e *workerResult) Error() string { return e.Text }
 
-// addPassCredentials adds the flag of all who run a command.
 func addPassCredentials(fs *pflag.FlagSet, to *bool) {
 	fs.BoolVar(to, "pass-credentials", false, "let the command have MUSTER_ZK_AUTH, MUSTER_REDIS_PASSWORD and their like")
 }
 
-// commandEnviron is the environment that a command is given.
 func (p *process) commandEnviron(withCredentials bool) []string {
 	if withCredentials {
 		return p.environ

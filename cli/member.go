@@ -141,7 +141,6 @@ func runMember(ctx context.Context, p *process, o memberOptions) error {
 	})
 }
 
-// memberConfig builds the configuration of a member from the flags and the environment.
 func (p *process) memberConfig(o memberOptions) (c wrap.MemberConfig, err error) {
 	if c.Member, err = p.memberIdentity(o); err != nil {
 		return c, err
@@ -174,7 +173,6 @@ func (p *process) memberIdentity(o memberOptions) (c member.Config, err error) {
 	return c, nil
 }
 
-// memberDuties finds the commands of duties.
 func (p *process) memberDuties(o memberOptions) (map[string]string, error) {
 	if o.duties == "" {
 		return nil, nil

@@ -174,7 +174,6 @@ func (p *process) save(cfg *spec.Config, c comparison, o planOptions) error {
 	return writeOutput(p.path(o.out), file)
 }
 
-// showPlan prints a new plan, with notes and the next step at its end.
 func (p *process) showPlan(c comparison, all bool, notes []string, next string) error {
 	opts := p.layout()
 	opts.Notes, opts.Next = notes, next

@@ -38,7 +38,6 @@ func (b *bar) draw(done, all int64, line string) {
 	b.visible, b.drawn = true, now
 }
 
-// clear removes the bar from the screen.
 func (b *bar) clear() {
 	if b.visible {
 		fmt.Fprint(b.p.err, "\r\x1b[K")
@@ -74,7 +73,6 @@ func (g *progress) outcome(o apply.Outcome) {
 	}
 }
 
-// waiting prints why the apply waits.
 func (g *progress) waiting(late []plan.Row, d time.Duration) {
 	g.clear()
 	var which []string
@@ -114,18 +112,15 @@ func (b *batchBar) begin(id string, tasks int64) {
 	b.id, b.began = id, time.Now()
 }
 
-// waiting says for what the command waits.
 func (b *batchBar) waiting(what string) {
 	b.clear()
 	b.p.waiting(what)
 }
 
-// written shows how many tasks are in Redis.
 func (b *batchBar) written(written, tasks int64) {
 	b.show(written, tasks, fmt.Sprintf("%d of %d written", written, tasks))
 }
 
-// books shows how many tasks are done.
 func (b *batchBar) books(of store.Batch) {
 	line := fmt.Sprintf("%d of %d done", of.Done, of.Tasks)
 	if of.Dead > 0 {
@@ -137,7 +132,6 @@ func (b *batchBar) books(of store.Batch) {
 	b.show(of.Done+of.Dead, of.Tasks, line)
 }
 
-// end says how the batch has ended.
 func (b *batchBar) end(of store.Batch) {
 	b.clear()
 	if !b.p.flags.quiet {

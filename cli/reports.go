@@ -32,7 +32,6 @@ func (f *reportFlags) addTo(cmd *cobra.Command) {
 	completeReports(cmd)
 }
 
-// add takes a value of --report.
 func (f *reportFlags) add(s string) error {
 	kind, path, ok := strings.Cut(s, "=")
 	switch {

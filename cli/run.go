@@ -95,12 +95,10 @@ func (p *process) finish(ctx context.Context, err error) int {
 	return exitCode(ctx, p.withWriteErrors(err))
 }
 
-// withWriteErrors joins err and the errors of writing.
 func (p *process) withWriteErrors(err error) error {
 	return errors.Join(append(p.writeErrors(), err)...)
 }
 
-// writeErrors returns the errors of reports and of standard output.
 func (p *process) writeErrors() []error {
 	lost := slices.Clip(p.reportErrors)
 	if err := p.stdoutError(); err != nil {
@@ -109,7 +107,6 @@ func (p *process) writeErrors() []error {
 	return lost
 }
 
-// stdoutError returns why standard output could not be written, or nil.
 func (p *process) stdoutError() error {
 	if p.out.err == nil {
 		return nil
@@ -202,7 +199,6 @@ func (p *process) waitingFor(what string) {
 	fmt.Fprintf(p.err, "waiting for %s%s\n", text.Escape(what), hint)
 }
 
-// printJSON prints v with indentation and a newline at the end.
 func (p *process) printJSON(v any) error {
 	enc := json.NewEncoder(p.out)
 	enc.SetIndent("", "  ")
@@ -210,7 +206,6 @@ func (p *process) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// printJSONLine prints v as one line.
 func (p *process) printJSONLine(v any) error { return json.NewEncoder(p.out).Encode(v) }
 
 // environ is the environment, as NAME=value.
@@ -231,7 +226,6 @@ func Commands() *cobra.Command {
 	return newRootCmd(&process{out: &stream{w: io.Discard}, err: &stream{w: io.Discard}}, nil)
 }
 
-// newRootCmd puts the commands together.
 func newRootCmd(p *process, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "muster",
@@ -360,7 +354,6 @@ func (s *stream) makeRecords() {
 	s.records = &records{all: slog.New(slog.NewJSONHandler(recordWriter{s}, everything))}
 }
 
-// Write makes a record of each line.
 func (r *records) Write(b []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -384,7 +377,6 @@ func (r *records) flush() {
 	}
 }
 
-// logHandler is where the log of this process goes.
 func (p *process) logHandler(level slog.Level) slog.Handler {
 	opts := &slog.HandlerOptions{Level: level}
 	if p.err.records != nil {

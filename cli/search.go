@@ -45,7 +45,6 @@ func (f *searchFlags) addTo(fs *pflag.FlagSet) {
 			"else where any has")
 }
 
-// addConfigTo adds the flags that name a configuration.
 func (f *searchFlags) addConfigTo(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.config, "file", "f", "",
 		"read the configuration in `DIR`, or one file; default the current directory")
@@ -70,7 +69,6 @@ func (p *process) takeConfig(f *searchFlags, arg string) (string, error) {
 	return "", nil
 }
 
-// searchScope is where such a command looks.
 type searchScope struct {
 	session *zkconn.Session
 	cfg     *spec.Config // nil: no configuration was needed, or there is none
@@ -127,7 +125,6 @@ func (p *process) search(ctx context.Context, f searchFlags) (*searchScope, erro
 	return scope, nil
 }
 
-// reader reads where the scope looks.
 func (scope *searchScope) reader() *zkstate.Reader {
 	return zkstate.NewReader(scope.session, scope.home, kinds()...)
 }
@@ -135,7 +132,6 @@ func (scope *searchScope) reader() *zkstate.Reader {
 // action is what a command does with what is called name. It looks for that in the scope, whose session it may replace.
 type action func(ctx context.Context, p *process, scope *searchScope, name string) error
 
-// look connects, and calls do.
 func (p *process) look(ctx context.Context, f searchFlags, name string, do action) error {
 	f.named = strings.HasPrefix(name, "/")
 	scope, err := p.search(ctx, f)
@@ -375,7 +371,6 @@ type foundDuty struct {
 	duty  group.Duty
 }
 
-// name is the path of the group and the name of the duty.
 func (d foundDuty) name() string { return d.path + "/" + d.duty.Name }
 
 // findDuty finds GROUP/DUTY: the group by its name, address or path.
@@ -427,7 +422,6 @@ type foundQueue struct {
 	id    string // "": the queue itself
 }
 
-// name is QUEUE or QUEUE/BATCH.
 func (f foundQueue) name() string {
 	if f.id == "" {
 		return f.path
@@ -435,7 +429,6 @@ func (f foundQueue) name() string {
 	return f.path + "/" + f.id
 }
 
-// words is name as an argument in a shell.
 func (f foundQueue) words() string { return text.ShellWord(f.name()) }
 
 // findQueue finds a queue by its name, address or path.

@@ -199,7 +199,6 @@ func (p *process) listenTLS(o serveOptions) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: pairs}, nil
 }
 
-// minToken is the length of the shortest token.
 const minToken = 16
 
 func newToken(name string) string { return "openssl rand -hex 32 > " + text.ShellWord(name) }
@@ -281,7 +280,6 @@ type deadOfBatch struct {
 	tasks []page.DeadTask
 }
 
-// openLookout connects to the Redis of a queue.
 func (p *process) openLookout(ctx context.Context, rec *resource.Record) (page.Lookout, error) {
 	st, done, err := tasks.Look(ctx, rec, tasks.Access{Getenv: p.environ.value})
 	if err != nil {
@@ -290,10 +288,8 @@ func (p *process) openLookout(ctx context.Context, rec *resource.Record) (page.L
 	return &redisLookout{st: st, close: done, maxBytes: int64(queue.Of(rec).MaxBytes)}, nil
 }
 
-// Close closes the connection.
 func (l *redisLookout) Close() { l.close() }
 
-// Progress says how far the batches of d are.
 func (l *redisLookout) Progress(ctx context.Context, d *view.Queue) (page.Progress, error) {
 	var p page.Progress
 	rows := batchRows(d)

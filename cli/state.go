@@ -154,7 +154,6 @@ func newStateRmCmd(p *process) *cobra.Command {
 	}
 }
 
-// checkKey checks the key of a value. next says where to read about keys.
 func checkKey(next, key string) error {
 	if err := znode.CheckKey(key); err != nil {
 		return usagef(next, "%w", err)

@@ -72,7 +72,6 @@ func (o statusOptions) run(ctx context.Context, p *process, scope *searchScope, 
 	})
 }
 
-// show reads ZooKeeper and prints the jobs once.
 func (o statusOptions) show(
 	ctx context.Context, p *process, to, notes io.Writer, scope *searchScope, pattern string,
 ) error {
@@ -158,7 +157,6 @@ func reportUnread(to io.Writer, roots []string, unindexed string, jobs []view.Re
 	return nil
 }
 
-// isGlob reports whether a pattern may match more than one name.
 func isGlob(pattern string) bool { return strings.ContainsAny(pattern, "*?") }
 
 // selectJobs returns the jobs whose path, name or recorded address matches the pattern. An empty pattern matches all.

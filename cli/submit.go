@@ -96,7 +96,6 @@ func submitArguments(o *submitOptions) cobra.PositionalArgs {
 	}
 }
 
-// check refuses what contradicts itself.
 func (o *submitOptions) check() error {
 	switch {
 	case o.null && o.files:
@@ -180,7 +179,6 @@ func (scope *searchScope) submitTo(ctx context.Context, name string) (root, queu
 	return root, queueName, nil
 }
 
-// taskSource is where the tasks come from.
 func (p *process) taskSource(ctx context.Context, o submitOptions, files []string) (tasks.Source, func(), error) {
 	if o.files {
 		for i, name := range files {
@@ -287,7 +285,6 @@ func (s *submitting) attempt(ctx context.Context) error {
 	return nil
 }
 
-// tell says on standard error what was done.
 func (s *submitting) tell(got tasks.Submitted) {
 	if s.p.flags.quiet {
 		return
@@ -357,7 +354,6 @@ func readableTwice(name string) error {
 	return nil
 }
 
-// maxNamedDead is how many dead tasks are named on standard error.
 const maxNamedDead = 10
 
 // await waits for a batch that was submitted, prints its results, and ends it.
@@ -455,7 +451,6 @@ func (s *submitting) print(ctx context.Context, op *tasks.Operator, got tasks.Su
 	return dead, nil
 }
 
-// printOne prints what became of a task.
 func (s *submitting) printOne(out io.Writer, r tasks.Record) error {
 	if s.o.json {
 		return json.NewEncoder(out).Encode(r)

@@ -62,7 +62,6 @@ func (o terminateOptions) check(p *process, name string) error {
 	return nil
 }
 
-// run asks, and stops what name stands for.
 func (o terminateOptions) run(ctx context.Context, p *process, scope *searchScope, name string) error {
 	at, err := scope.find(ctx, name)
 	if err != nil {
@@ -106,7 +105,6 @@ func (o terminateOptions) run(ctx context.Context, p *process, scope *searchScop
 	return nil
 }
 
-// memberOf is what a member of o is called.
 func memberOf(o *resource.Observed) string {
 	if o.Record == nil {
 		return "member"
@@ -162,7 +160,6 @@ func (p *process) confirmTermination(ctx context.Context, found *resource.Observ
 	return p.expect(ctx, "yes")
 }
 
-// terminateError makes a problem of a refusal, with its kind and the next step.
 func terminateError(err error, at, stack string) error {
 	if errors.Is(err, plan.ErrAlreadyDone) {
 		return &problem{err: fmt.Errorf("there is no job or group at %s", at), next: "muster status shows what is there"}

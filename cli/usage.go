@@ -21,7 +21,6 @@ import (
 // helpWidth is the width that every help text fits.
 const helpWidth = 80
 
-// help prints what cmd does, how it is called, and its flags.
 func help(w io.Writer, cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag() // cobra adds it to a command that runs, and "muster help COMMAND" runs another
 	fmt.Fprintf(w, "%s\n\nUsage:\n", strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short+".")))
@@ -71,7 +70,6 @@ func newHelpCmd(p *process) *cobra.Command {
 	}
 }
 
-// unknownCommand returns a usage problem that suggests a command.
 func unknownCommand(root *cobra.Command, name string) error {
 	if name == "destroy" { // what other tools call it
 		return usagef("remove the job's block and: muster apply; or: muster terminate JOB", "unknown command %q", name)
@@ -132,7 +130,6 @@ func meant(word string, all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// unknownFlag returns a usage problem that suggests a flag of cmd.
 func unknownFlag(cmd *cobra.Command, name string) error {
 	next := cmd.CommandPath() + " --help"
 	var names []string
@@ -216,7 +213,6 @@ func refuseEmpty(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// firstArg returns the first argument, or "".
 func firstArg(args []string) string {
 	if len(args) == 0 {
 		return ""

@@ -286,7 +286,6 @@ func (w *awaited) watchEnd(ctx context.Context, r *zkstate.Follower, o *resource
 	return err
 }
 
-// absent decides about something that is not there.
 func (w *awaited) absent() error {
 	wants := func(state string) bool { return slices.Contains(w.o.states, state) }
 	switch {
@@ -343,7 +342,6 @@ func (w *awaited) note(status resource.Status, what string) {
 	w.shown = status
 }
 
-// healthOf is the status of o and what was counted.
 func healthOf(o *resource.Observed) string {
 	if o.Record == nil {
 		return string(o.Status())

@@ -99,7 +99,6 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	})
 }
 
-// waitWithoutCommand prints who has joined, and waits until ctx ends.
 func (p *process) waitWithoutCommand(ctx context.Context, m *worker.Member) error {
 	ws, err := m.Joined(ctx)
 	if err != nil {

@@ -81,7 +81,6 @@ func escape(s string) string {
 	return out.String()
 }
 
-// request writes a macro and its arguments.
 func (m *roff) request(name string, args ...string) {
 	m.WriteString("." + name)
 	for _, a := range args {
@@ -101,7 +100,6 @@ func (m *roff) text(s string) {
 	}
 }
 
-// block writes lines as they are.
 func (m *roff) block(s string) {
 	m.request("nf")
 	m.text(s)
