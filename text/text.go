@@ -56,11 +56,7 @@ func Visible(s string) string {
 
 // EscapeLines is Escape for text of several lines: their ends stay.
 func EscapeLines(s string) string {
-	lines := strings.Split(s, "\n")
-	for i, line := range lines {
-		lines[i] = Escape(line)
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(Each(strings.Split(s, "\n"), Escape), "\n")
 }
 
 // Width is how many columns of a terminal printable text takes: wide East Asian characters and emoji take two,
@@ -148,10 +144,7 @@ func Size(bytes int64) string {
 
 // List names at most so many of all and counts the rest: "a, b and 7 more".
 func List[T any](all []T, most int) string {
-	named := make([]string, min(len(all), most))
-	for i := range named {
-		named[i] = fmt.Sprint(all[i])
-	}
+	named := Each(all[:min(len(all), most)], func(one T) string { return fmt.Sprint(one) })
 	s := strings.Join(named, ", ")
 	if extra := len(all) - len(named); extra > 0 {
 		s += fmt.Sprintf(" and %d more", extra)
@@ -208,11 +201,7 @@ func unlike(a, b string) int {
 	return 1
 }
 
-func letters(s string) []rune {
-	rs := []rune(s)
-	slices.Sort(rs)
-	return rs
-}
+func letters(s string) []rune { return slices.Sorted(slices.Values([]rune(s))) }
 
 // Shorten is s, or its first most bytes, without half a character, and an ellipsis.
 func Shorten(s string, most int) string {
