@@ -24,8 +24,7 @@ import (
 // queueOptions are what "muster executor" and "muster watcher" have in common.
 type queueOptions struct {
 	lifeOptions
-	queue  string
-	pauses bool // SIGTSTP is not for the terminal: it means "take nothing more"
+	queue string
 }
 
 // queueProcessCmd makes a command that joins a queue. It fills in everything but Use, Short, Long, Example and the
@@ -88,7 +87,7 @@ func (o *queueOptions) check(command string, e environ) error {
 }
 
 func (p *process) runQueueProcess(
-	o queueOptions, name string, run func(wrap.QueueConfig) command.Result,
+	o queueOptions, name string, run func(wrap.QueueConfig) command.Result, more ...os.Signal,
 ) error {
 	if err := o.check(name, p.environ); err != nil {
 		return err
@@ -96,10 +95,6 @@ func (p *process) runQueueProcess(
 	c, err := p.queueConfig(o)
 	if err != nil {
 		return err
-	}
-	var more []os.Signal
-	if o.pauses {
-		more = append(more, syscall.SIGTSTP)
 	}
 	return p.live(&c.Life, func() command.Result { return run(c) }, func(err error) error {
 		return queueError(err, foundQueue{path: path.Join(o.root, o.queue)})
@@ -139,7 +134,6 @@ type executorOptions struct {
 
 func newExecutorCmd(p *process) *cobra.Command {
 	var o executorOptions
-	o.pauses = true
 	cmd := &cobra.Command{
 		Use:   "executor QUEUE -- COMMAND [ARGS...]",
 		Short: "Execute tasks of a queue, a process or a line each",
@@ -177,22 +171,15 @@ SIGCONT. No command outlives it, whatever ends it.`,
 	return cmd
 }
 
-func (o *executorOptions) check() error {
+// maxParallel bounds --parallel: each command is a process, with three pipes and a thread.
+const maxParallel = 1000
+
+func (p *process) runExecutor(ctx context.Context, o executorOptions) error {
 	switch {
 	case o.parallel < 1 || o.parallel > maxParallel:
 		return usagef("muster executor --parallel 4", "--parallel %d is not between 1 and %d", o.parallel, maxParallel)
 	case o.maxTasks < 0:
 		return usagef("muster executor --max-tasks 1000", "--max-tasks %d is negative", o.maxTasks)
-	}
-	return nil
-}
-
-// maxParallel bounds --parallel: each command is a process, with three pipes and a thread.
-const maxParallel = 1000
-
-func (p *process) runExecutor(ctx context.Context, o executorOptions) error {
-	if err := o.check(); err != nil {
-		return err
 	}
 	return p.runQueueProcess(o.queueOptions, "muster executor", func(c wrap.QueueConfig) command.Result {
 		c.Process.Parallel = o.parallel
@@ -201,7 +188,7 @@ func (p *process) runExecutor(ctx context.Context, o executorOptions) error {
 			GuardAll: guardCommand(guardGroupsName),
 			Hint:     func(hint string) { fmt.Fprintf(p.err, "hint: %s\n", hint) },
 		})
-	})
+	}, syscall.SIGTSTP) // which is not for the terminal: it means "take nothing more"
 }
 
 func newWatcherCmd(p *process) *cobra.Command {
