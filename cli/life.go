@@ -147,12 +147,13 @@ func (p *process) commandEnviron(withCredentials bool) []string {
 }
 
 // requireDash refuses arguments before --: muster's flags and those of the command must be distinct.
-func requireDash(cmd *cobra.Command, args []string, usage string) error {
-	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-		return usagef(usage+" -- "+args[0],
-			"put -- before the command: %q stands before it", args[0])
+func requireDash(usage string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+			return usagef(usage+" -- "+args[0], "put -- before the command: %q stands before it", args[0])
+		}
+		return nil
 	}
-	return nil
 }
 
 // catchSignals delivers signals, and these besides, to the worker instead of main: a second SIGTERM must not end this

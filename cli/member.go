@@ -47,9 +47,7 @@ the duty. It joins as a new member then.`,
 		Example: `  muster member --group shop --version 2.1.0 --duties /opt/shop/duties
   muster member --group shop --version 2.1.0 --can coordinator -- ./server
   muster member --group shop --root /apps --version 2.1.0 --http :8080 -- ./web`,
-	}, func(cmd *cobra.Command, args []string) error {
-		return requireDash(cmd, args, "muster member --group NAME")
-	}, func(cmd *cobra.Command, args []string) error {
+	}, requireDash("muster member --group NAME"), func(cmd *cobra.Command, args []string) error {
 		o.command = args
 		return runMember(cmd.Context(), p, o)
 	})

@@ -50,9 +50,7 @@ The last line on standard error says whose the exit code is.`,
 		Example: `  muster worker --job ingest -- ./ingest.sh
   muster worker --job etl -- sh -c 'load && muster barrier go --round 1 && run'
   muster worker --job ingest --root /jobs/prod --identity worker-0`,
-	}, func(cmd *cobra.Command, args []string) error {
-		return requireDash(cmd, args, "muster worker --job NAME")
-	}, func(cmd *cobra.Command, args []string) error {
+	}, requireDash("muster worker --job NAME"), func(cmd *cobra.Command, args []string) error {
 		o.command, o.declared = args, cmd.Flags().Changed("file")
 		return runWorker(cmd.Context(), p, o)
 	})
