@@ -309,7 +309,9 @@ func (p *process) commit(ctx context.Context, store *zkstate.Store, pl plan.Plan
 	saved bool, run *report.Run,
 ) error {
 	p.redisHosts = redisHosts(pl)
-	shown := newProgress(p, pl)
+	shown := &progress{
+		bar: p.newBar(), lines: report.NewProgress(p.out, pl, p.layout()), all: int64(len(pl.Changes())),
+	}
 	defer shown.clear()
 	outcomes, err := apply.Run(ctx, store, pl, apply.Options{
 		CommitOptions: apply.CommitOptions{

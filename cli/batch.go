@@ -251,8 +251,7 @@ func (p *process) printRecords(
 	return nil
 }
 
-// maxShownTask is how much of a dead task is shown.
-const maxShownTask = 200
+const maxShownTask = 200 // bytes
 
 func (p *process) printDeadTask(r tasks.Record) {
 	task := string(r.Task)

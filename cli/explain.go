@@ -22,6 +22,7 @@ import (
 	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/text"
 	"muster/view"
 	"muster/zkstate"
 )
@@ -217,9 +218,7 @@ func explainExit(code int) string {
 func wordsToExplain() []string {
 	all := slices.Collect(maps.Keys(states()))
 	for _, row := range docs.ExitCodes() {
-		for _, code := range row.Codes {
-			all = append(all, strconv.Itoa(code))
-		}
+		all = append(all, text.Each(row.Codes, strconv.Itoa)...)
 	}
 	return all
 }

@@ -101,11 +101,7 @@ func (p *process) formatFile(name string, o fmtOptions) error {
 
 // printable is a diff as a terminal may be given it. Tabs stay.
 func printable(diff []byte) string {
-	parts := strings.Split(string(diff), "\t")
-	for i, part := range parts {
-		parts[i] = text.EscapeLines(part)
-	}
-	return strings.Join(parts, "\t")
+	return strings.Join(text.Each(strings.Split(string(diff), "\t"), text.EscapeLines), "\t")
 }
 
 // readSource reads a file as named on the command line; "-" is standard input. Of a large input it reads enough to find

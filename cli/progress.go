@@ -27,6 +27,8 @@ const (
 	barWidth = 30
 )
 
+func (p *process) newBar() bar { return bar{p: p, began: time.Now()} }
+
 // draw draws the bar, unless it would flicker. line stands behind it.
 func (b *bar) draw(done, all int64, line string) {
 	now := time.Now()
@@ -52,13 +54,6 @@ type progress struct {
 	done, all int64
 }
 
-func newProgress(p *process, pl plan.Plan) *progress {
-	return &progress{
-		bar:   bar{p: p, began: time.Now()},
-		lines: report.NewProgress(p.out, pl, p.layout()), all: int64(len(pl.Changes())),
-	}
-}
-
 // outcome is called by apply.Run, one call at a time. The stream keeps an error of writing, so outcome ignores it.
 func (g *progress) outcome(o apply.Outcome) {
 	g.done++
@@ -75,14 +70,12 @@ func (g *progress) outcome(o apply.Outcome) {
 
 func (g *progress) waiting(late []plan.Row, d time.Duration) {
 	g.clear()
-	var which []string
-	for _, r := range late {
-		word := "stale "
+	which := text.Each(late, func(r plan.Row) string {
 		if r.Old.Class() == resource.Idle {
-			word = "idle "
+			return "idle " + r.Kind().Name
 		}
-		which = append(which, word+r.Kind().Name)
-	}
+		return "stale " + r.Kind().Name
+	})
 	fmt.Fprintf(g.p.err, "waiting %s: %s may only be restarting (--no-wait leaves them out)\n",
 		resource.Duration(d.Round(time.Second)), text.CountEach(which))
 }
@@ -98,12 +91,6 @@ type batchBar struct {
 	line string    // the last one
 }
 
-func newBatchBar(p *process) *batchBar {
-	now := time.Now()
-	return &batchBar{bar: bar{p: p, began: now}, told: now}
-}
-
-// begin names the batch that is waited for.
 func (b *batchBar) begin(id string, tasks int64) {
 	if b.id == "" && !b.p.flags.quiet {
 		b.clear()

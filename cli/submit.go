@@ -146,7 +146,8 @@ func runSubmit(ctx context.Context, p *process, o submitOptions, name string, fi
 		if err != nil {
 			return err
 		}
-		s := &submitting{p: p, o: o, scope: scope, source: source, again: o.again(name, files), bar: newBatchBar(p)}
+		s := &submitting{p: p, o: o, scope: scope, source: source, again: o.again(name, files)}
+		s.bar = &batchBar{bar: p.newBar(), told: time.Now()}
 		s.c = tasks.SubmitConfig{
 			Root: root, Queue: queueName, ID: o.id, Weight: o.weight, Results: queue.Results(o.results),
 			Attempts: o.attempts, TaskTimeout: o.taskTimeout, By: p.user(), Redis: tasks.Access{Getenv: p.environ.value},
@@ -226,10 +227,7 @@ func (o submitOptions) again(name string, files []string) []string {
 	words := append([]string{"muster", "submit", name}, files...)
 	words = append(words, given(o.flags, "root", "null", "files", "wait", "json", "results", "weight", "attempts",
 		"task-timeout")...)
-	for i, w := range words {
-		words[i] = text.ShellWord(w)
-	}
-	return words
+	return text.Each(words, text.ShellWord)
 }
 
 // submitting is a submit under way, also over several sessions.

@@ -18,8 +18,7 @@ import (
 	"muster/text"
 )
 
-// helpWidth is the width that every help text fits.
-const helpWidth = 80
+const helpWidth = 80 // columns
 
 func help(w io.Writer, cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag() // cobra adds it to a command that runs, and "muster help COMMAND" runs another

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"muster/docs"
+	"muster/text"
 )
 
 // manual are the manual pages by name: one of muster and one of each command, from what --help says. cobra/doc would
@@ -174,11 +176,7 @@ func (m *roff) exitCodes() {
 	m.request("SH", "EXIT STATUS")
 	for _, row := range docs.ExitCodes() {
 		m.request("TP")
-		var codes []string
-		for _, code := range row.Codes {
-			codes = append(codes, fmt.Sprint(code))
-		}
-		m.text(strings.Join(codes, ", "))
+		m.text(strings.Join(text.Each(row.Codes, strconv.Itoa), ", "))
 		m.text(strings.ReplaceAll(row.Meaning, "`", ""))
 	}
 	m.request("SH", "SEE ALSO")
