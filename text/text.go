@@ -68,10 +68,11 @@ func Width(s string) int {
 		case r < utf8.RuneSelf:
 			n++
 		case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
-		case isWide(r):
-			n += 2
 		default:
 			n++
+			if kind := width.LookupRune(r).Kind(); kind == width.EastAsianWide || kind == width.EastAsianFullwidth {
+				n++
+			}
 		}
 	}
 	return n
@@ -89,11 +90,6 @@ func Cut(s string, columns int) string {
 		}
 	}
 	return s
-}
-
-func isWide(r rune) bool {
-	kind := width.LookupRune(r).Kind()
-	return kind == width.EastAsianWide || kind == width.EastAsianFullwidth
 }
 
 // Count is "1 job", "2 jobs" for a noun that takes an s.
