@@ -86,9 +86,7 @@ func (p *process) parse(arg string, vars varFlags, now time.Time) (*spec.Config,
 	}
 	opts := spec.Options{Environ: p.environ, Version: version().Version, Now: now, HasCredentials: len(auth) > 0}
 	for _, v := range vars {
-		if v.File != "" {
-			v.File = p.path(v.File)
-		}
+		v.File = p.pathIfAny(v.File)
 		opts.Vars = append(opts.Vars, v)
 	}
 	cfg, diags := spec.Load(p.path(arg), opts)

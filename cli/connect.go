@@ -51,10 +51,7 @@ func (p *process) target(declared target) target {
 		t.servers[i] = strings.TrimSpace(s)
 	}
 	pick := func(flag, env, declared string) string {
-		if name := cmp.Or(flag, p.environ.value(env), declared); name != "" {
-			return p.path(name)
-		}
-		return ""
+		return p.pathIfAny(cmp.Or(flag, p.environ.value(env), declared))
 	}
 	t.files = resource.TLS{
 		CAFile:   pick(p.flags.tlsCA, "MUSTER_TLS_CA", t.tls.CAFile),

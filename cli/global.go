@@ -158,6 +158,14 @@ func (p *process) path(name string) string {
 	return filepath.Join(p.flags.dir, name)
 }
 
+// pathIfAny is path for a file that need not be named: empty stays empty.
+func (p *process) pathIfAny(name string) string {
+	if name == "" {
+		return ""
+	}
+	return p.path(name)
+}
+
 // called is how muster was called, as far as a next step has to repeat it.
 type called struct {
 	cmd     *cobra.Command

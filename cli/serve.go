@@ -185,13 +185,7 @@ func hostName(given string) (string, error) {
 
 // listenTLS returns nil without a certificate.
 func (p *process) listenTLS(o serveOptions) (*tls.Config, error) {
-	name := func(file string) string {
-		if file == "" {
-			return ""
-		}
-		return p.path(file)
-	}
-	pairs, err := keyPair("the certificate of the page", name(o.cert), name(o.key),
+	pairs, err := keyPair("the certificate of the page", p.pathIfAny(o.cert), p.pathIfAny(o.key),
 		"give both --listen-cert and --listen-key")
 	if pairs == nil {
 		return nil, err
