@@ -22,13 +22,17 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// newBatchCmd completes a command about a queue or a batch, which find finds: do gets an operator of it.
+// newBatchCmd completes a command about a batch or, if whole, a queue as well: do gets an operator of it.
 func (p *process) newBatchCmd(
-	cmd *cobra.Command, o *askFlags, complete cobra.CompletionFunc,
-	find func(*searchScope, context.Context, string) (foundQueue, error), check func(name string) error,
+	cmd *cobra.Command, o *askFlags, whole bool, check func(name string) error,
 	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
 ) *cobra.Command {
-	return p.lookCmd(cmd, o, "Redis", complete, check, func(
+	find, argument := (*searchScope).findBatch, "one batch, as QUEUE/BATCH"
+	if whole {
+		find, argument = (*searchScope).findQueueOrBatch, "a queue, or one batch as QUEUE/BATCH"
+	}
+	cmd.Args = argCount(1, 1, argument)
+	return p.lookCmd(cmd, o, "Redis", p.completeBatch(&o.searchFlags, whole), check, func(
 		ctx context.Context, p *process, scope *searchScope, name string,
 	) error {
 		f, err := find(scope, ctx, name)
@@ -90,8 +94,7 @@ kept for a while after the end of their batch.`,
 		Example: `  muster batch primes/nightly-7
   muster batch primes/nightly-7 --dead
   muster batch primes/nightly-7 --results | jq -r .result`,
-		Args: argCount(1, 1, "one batch, as QUEUE/BATCH"),
-	}, &o.askFlags, p.completeBatch(&o.searchFlags, false), (*searchScope).findBatch, func(string) error {
+	}, &o.askFlags, false, func(string) error {
 		if o.dead && o.results {
 			return usagef("leave out --dead", "--results prints the dead tasks, too")
 		}
@@ -446,15 +449,13 @@ func newCancelCmd(p *process) *cobra.Command {
 		Long: `Ends a batch at once. Commands that run for it are ended, and its tasks and
 results are removed; its dead tasks are kept for as long as the queue says.`,
 		Example: `  muster cancel primes/nightly-7`,
-		Args:    argCount(1, 1, "one batch, as QUEUE/BATCH"),
-	}, &o, p.completeBatch(&o.searchFlags, false), (*searchScope).findBatch, nil,
-		func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
-			if err := op.Cancel(ctx, f.id); err != nil {
-				return err
-			}
-			p.announce(f.name(), "cancelled")
-			return nil
-		})
+	}, &o, false, nil, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+		if err := op.Cancel(ctx, f.id); err != nil {
+			return err
+		}
+		p.announce(f.name(), "cancelled")
+		return nil
+	})
 }
 
 func newRetryCmd(p *process) *cobra.Command {
@@ -468,12 +469,10 @@ end. A batch that watchers gave up is given to them again. A queue stands for
 all its batches that have dead tasks.`,
 		Example: `  muster retry primes/nightly-7
   muster retry primes`,
-		Args: argCount(1, 1, "a queue, or one batch as QUEUE/BATCH"),
-	}, &o, p.completeBatch(&o.searchFlags, true), (*searchScope).findQueueOrBatch, nil,
-		func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
-			return p.eachBatch(ctx, f, op.WithDead, "there is nothing to retry",
-				func(f foundQueue) error { return p.retry(ctx, f, op) })
-		})
+	}, &o, true, nil, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+		return p.eachBatch(ctx, f, op.WithDead, "there is nothing to retry",
+			func(f foundQueue) error { return p.retry(ctx, f, op) })
+	})
 }
 
 func (p *process) retry(ctx context.Context, f foundQueue, op *tasks.Operator) error {
@@ -504,8 +503,7 @@ says (keep_dead), and count for its max_bytes. A queue stands for all its
 batches that have dead tasks.`,
 		Example: `  muster drop --dead primes/nightly-7
   muster drop --dead primes`,
-		Args: argCount(1, 1, "a queue, or one batch as QUEUE/BATCH"),
-	}, &o, p.completeBatch(&o.searchFlags, true), (*searchScope).findQueueOrBatch, func(name string) error {
+	}, &o, true, func(name string) error {
 		if !dead {
 			return usagef("muster drop --dead "+text.ShellWord(name)+"; to end a batch: muster cancel",
 				"muster drop deletes dead tasks only: say so with --dead")
