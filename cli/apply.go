@@ -406,21 +406,16 @@ func (p *process) confirm(ctx context.Context, pl plan.Plan) error {
 }
 
 func (p *process) expect(ctx context.Context, want string) error {
-	answer, err := p.ask(ctx)
-	if err == nil && answer != want {
-		err = fmt.Errorf("declined: %q is not %q; nothing was changed", answer, want)
-		return &problem{errDeclined, err, "the same command asks again; --yes does not ask"}
-	}
-	return err
-}
-
-func (p *process) ask(ctx context.Context) (string, error) {
 	line, err := interruptible(ctx, func() (string, error) { return bufio.NewReader(p.in).ReadString('\n') })
 	if err != nil { // no line end was typed
 		fmt.Fprintln(p.err)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return "", err
+		return err
 	}
-	return strings.TrimSpace(line), nil
+	if answer := strings.TrimSpace(line); answer != want {
+		err := fmt.Errorf("declined: %q is not %q; nothing was changed", answer, want)
+		return &problem{errDeclined, err, "the same command asks again; --yes does not ask"}
+	}
+	return nil
 }

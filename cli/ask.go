@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -292,10 +293,7 @@ func (o *runDutyOptions) run(ctx context.Context, p *process, scope *searchScope
 		return nil
 	}
 	if run.Tail != "" {
-		fmt.Fprint(p.out, text.EscapeLines(run.Tail))
-		if run.Tail[len(run.Tail)-1] != '\n' {
-			fmt.Fprintln(p.out)
-		}
+		fmt.Fprintln(p.out, text.EscapeLines(strings.TrimSuffix(run.Tail, "\n")))
 	}
 	if run.State != znode.TickDone {
 		return errPrinted

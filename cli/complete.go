@@ -304,10 +304,8 @@ func completeReports(cmd *cobra.Command) {
 // completeList registers the words of a flag that takes a list with commas. It offers no word twice.
 func completeList(cmd *cobra.Command, flag string, words []string) {
 	complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		before, last := "", typed
-		if i := strings.LastIndex(typed, ","); i >= 0 {
-			before, last = typed[:i+1], typed[i+1:]
-		}
+		i := strings.LastIndex(typed, ",") + 1
+		before, last := typed[:i], typed[i:]
 		var lists []string
 		for _, w := range words {
 			if strings.HasPrefix(w, last) && !slices.Contains(strings.Split(before, ","), w) {

@@ -37,9 +37,7 @@ command's.`,
 			}
 			return beforeDash(argCount(1, 1, "the name of a duty"))(cmd, args)
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runDuty(cmd.Context(), p, args[0], args[1:])
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return runDuty(cmd.Context(), p, args[0], args[1:]) },
 	}
 }
 

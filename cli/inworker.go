@@ -200,7 +200,7 @@ func runGet(ctx context.Context, p *process, c *wrap.Client, o getOptions, key s
 	case err != nil:
 		return err
 	case o.json:
-		return p.printJSON(newPublishedValues(found.Values))
+		return p.printJSON(map[string]any{"values": publishedValues(found.Values)})
 	case !o.all:
 		_, err = p.out.Write(found.Values[0].Value)
 		return err
@@ -211,12 +211,7 @@ func runGet(ctx context.Context, p *process, c *wrap.Client, o getOptions, key s
 	return nil
 }
 
-// publishedValues is what "muster get --json" prints.
-type publishedValues struct {
-	Values []publishedValue `json:"values"`
-}
-
-// publishedValue is one value, in Base64 if it is no text.
+// publishedValue is one of the values that "muster get --json" prints, in Base64 if it is no text.
 type publishedValue struct {
 	ID     int     `json:"id"`
 	Life   int     `json:"life"`
@@ -224,14 +219,14 @@ type publishedValue struct {
 	Base64 []byte  `json:"base64,omitempty"`
 }
 
-func newPublishedValues(all []worker.Published) publishedValues {
-	found := publishedValues{[]publishedValue{}}
+func publishedValues(all []worker.Published) []publishedValue {
+	found := make([]publishedValue, 0, len(all))
 	for _, v := range all {
 		one := publishedValue{ID: v.ID, Life: v.Life, Base64: v.Value}
 		if s := string(v.Value); utf8.ValidString(s) {
 			one.Value, one.Base64 = &s, nil
 		}
-		found.Values = append(found.Values, one)
+		found = append(found, one)
 	}
 	return found
 }

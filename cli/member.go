@@ -164,11 +164,10 @@ func (p *process) memberIdentity(o memberOptions) (c member.Config, err error) {
 	if !stable {
 		p.warnUnstable(identity)
 	}
-	c = member.Config{
+	return member.Config{
 		Root: o.root, Group: o.group, Identity: identity, Version: o.version, Address: o.address,
 		NotReady: o.ready == "explicit", FailHeld: o.takeover == "fail", Waiting: p.waitingFor,
-	}
-	return c, nil
+	}, nil
 }
 
 func (p *process) memberDuties(o memberOptions) (map[string]string, error) {

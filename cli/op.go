@@ -182,9 +182,7 @@ exit code is the command's.`,
   where=$(muster step upload -- ./upload.sh "$day")`,
 		Args: nameAndCommand("muster step NAME -- COMMAND", "muster step needs a name, -- and a command",
 			"muster step takes one name before --", znode.CheckStep),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runStep(cmd.Context(), p, args[0], args[1:])
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return runStep(cmd.Context(), p, args[0], args[1:]) },
 	}
 }
 

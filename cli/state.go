@@ -26,21 +26,16 @@ inside its command. Anybody reads, with --group and --duty. A key has at most
 		Example: `  muster state put checkpoint position.json
   muster state get checkpoint
   muster state list --group shop --duty coordinator --root /apps`,
-		Args: noCommand("muster state --help"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("muster state --help", "%s has no command %q", cmd.CommandPath(), args[0])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newStateGetCmd(p), newStateListCmd(p), newStatePutCmd(p), newStateRmCmd(p))
 	return cmd
-}
-
-// noCommand is the check of the arguments of a command that only has commands below it.
-func noCommand(next string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return usagef(next, "%s has no command %q", cmd.CommandPath(), args[0])
-		}
-		return nil
-	}
 }
 
 func newStateGetCmd(p *process) *cobra.Command {
@@ -51,9 +46,7 @@ func newStateGetCmd(p *process) *cobra.Command {
 		Long:    `Writes the value as it was saved. Ends with 74 if there is no such key.`,
 		Example: `  muster state get checkpoint > position.json`,
 		Args:    argCount(1, 1, "a key"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runStateGet(cmd.Context(), p, o, args[0])
-		},
+		RunE:    func(cmd *cobra.Command, args []string) error { return runStateGet(cmd.Context(), p, o, args[0]) },
 	}
 	o.addTo(cmd)
 	return cmd
@@ -108,9 +101,7 @@ not the holder any more, and with 73 if the value is too large.`,
 		Example: `  muster state put checkpoint position.json
   date | muster state put began`,
 		Args: argCount(1, 2, "a key, and a file"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runStatePut(cmd.Context(), p, args[0], args[1:])
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return runStatePut(cmd.Context(), p, args[0], args[1:]) },
 	}
 }
 

@@ -86,7 +86,6 @@ func (o statusOptions) show(
 		return &problem{err: err, next: "muster status shows all; to look elsewhere: " + lookElsewhere}
 	}
 	detail := pattern != "" && !isGlob(pattern) && len(jobs) == 1
-	ages := !o.watch || isTerminal(p.out) // without them a pipe gets a block only when something happens
 	if err := o.fill(ctx, r, scope.session, jobs, detail); err != nil {
 		return err
 	}
@@ -95,7 +94,7 @@ func (o statusOptions) show(
 		return err
 	}
 	opts := p.layout()
-	if ages {
+	if !o.watch || isTerminal(p.out) { // without ages a pipe gets a block only when something happens
 		opts.Now = time.Now()
 	}
 	switch {

@@ -55,10 +55,15 @@ Interrupted, or run again with the same --id, it waits for the same batch.`,
 		Example: `  muster submit primes numbers.txt
   find . -name '*.png' -print0 | muster submit thumbs --null --id nightly-7
   muster submit primes numbers.txt --wait >results.txt`,
-		Args: submitArguments(&o),
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return runSubmit(cmd.Context(), p, o, args[0], args[1:])
+		Args: func(cmd *cobra.Command, args []string) error {
+			if o.files {
+				return argCount(2, 1<<30, "a queue and at least one file")(cmd, args)
+			}
+			return argCount(1, 2, "a queue, and maybe one file (--files takes more)")(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runSubmit(cmd.Context(), p, o, args[0], args[1:])
+		},
 	}
 	fs := cmd.Flags()
 	o.flags = fs
@@ -84,16 +89,6 @@ Interrupted, or run again with the same --id, it waits for the same batch.`,
 		return nil, cobra.ShellCompDirectiveDefault // files
 	})
 	return cmd
-}
-
-// submitArguments wants QUEUE [FILE], or with --files QUEUE FILE….
-func submitArguments(o *submitOptions) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if o.files {
-			return argCount(2, 1<<30, "a queue and at least one file")(cmd, args)
-		}
-		return argCount(1, 2, "a queue, and maybe one file (--files takes more)")(cmd, args)
-	}
 }
 
 func (o *submitOptions) check() error {
@@ -415,8 +410,7 @@ func (s *submitting) print(ctx context.Context, op *tasks.Operator, got tasks.Su
 		return 0, err
 	}
 	out := bufio.NewWriterSize(s.p.out, 1<<16)
-	all := tasks.InOrder(tasks.Records(ctx, st, got.ID, op.Away(ctx)), got.Manifest.Tasks)
-	for r, err := range all {
+	for r, err := range tasks.InOrder(tasks.Records(ctx, st, got.ID, op.Away(ctx)), got.Manifest.Tasks) {
 		switch {
 		case errors.Is(err, store.ErrNoBatch):
 			return dead, fmt.Errorf("%w: %w", tasks.ErrLost, err)
@@ -429,18 +423,12 @@ func (s *submitting) print(ctx context.Context, op *tasks.Operator, got tasks.Su
 				fmt.Fprintf(s.p.err, "task %d is dead: %s\n", r.Index, text.Escape(cmp.Or(r.Error, noReason)))
 			}
 		}
-		if err := s.printOne(out, r); err != nil {
+		if err := cmp.Or(s.printOne(out, r), s.p.stdoutError()); err != nil {
 			return dead, err
 		}
-		if s.p.out.err != nil {
-			return dead, s.p.stdoutError()
-		}
 	}
-	if err := out.Flush(); err != nil {
+	if err := cmp.Or(out.Flush(), s.p.stdoutError()); err != nil {
 		return dead, err
-	}
-	if s.p.out.err != nil {
-		return dead, s.p.stdoutError()
 	}
 	if dead > maxNamedDead {
 		fmt.Fprintf(s.p.err, "and %d more dead tasks: muster batch %s --dead\n", dead-maxNamedDead,
