@@ -70,7 +70,6 @@ type batchCmdOptions struct {
 	dead, results, json bool
 }
 
-// batchDetail is one batch in JSON.
 type batchDetail struct {
 	view.BatchRow
 	Queue       string    `json:"queue"`
@@ -160,7 +159,6 @@ func readBatch(ctx context.Context, f foundQueue, op *tasks.Operator) (batchDeta
 	return d, err
 }
 
-// write writes a batch for people, with what they can do next.
 func (d batchDetail) write(to io.Writer, f foundQueue, next string, now time.Time) error {
 	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {

@@ -123,7 +123,6 @@ func (p *process) completePart(f *searchFlags, kinds ...string) cobra.Completion
 	})
 }
 
-// completeJob completes the address, name or path of a job, group or queue.
 func (p *process) completeJob(f *searchFlags) cobra.CompletionFunc {
 	return completeArgument(func(ctx context.Context, typed string) []string {
 		return p.candidates(ctx, *f).matching(typed)
@@ -174,7 +173,6 @@ func (p *process) completeBatch(f *searchFlags, whole bool) cobra.CompletionFunc
 	})
 }
 
-// batchCandidates lists the unfinished batches of a queue, as QUEUE/BATCH.
 func (p *process) batchCandidates(ctx context.Context, f searchFlags, name string) (all []string) {
 	p.lookQuietly(ctx, f, name, func(ctx context.Context, _ *process, scope *searchScope, name string) error {
 		found, err := scope.findQueue(ctx, name)

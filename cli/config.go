@@ -25,7 +25,6 @@ func (v *varFlags) addTo(fs *pflag.FlagSet) {
 	fs.Var(&varValue{to: v, file: true}, "var-file", "set the variables in `FILE`; may be repeated")
 }
 
-// varValue is one of the two flags.
 type varValue struct {
 	to   *varFlags
 	file bool

@@ -214,7 +214,6 @@ func (p *process) askHolder(command, duty string, ask func(*wrap.Client, wrap.Us
 	return holderError(ask(c, u))
 }
 
-// holderError adds the next step to what a member answered about state or operations.
 func holderError(err error) error {
 	return withRemedy(err, []remedy{
 		{nil, "end: another process has the duty, or will have it", errorSet{member.ErrNotHeld}},

@@ -30,7 +30,6 @@ type finding int
 
 func (f finding) Error() string { return fmt.Sprintf("finding %d", int(f)) }
 
-// The findings.
 const (
 	foundDifferences = finding(exitcode.Differences)
 	foundAttention   = finding(exitcode.Attention)
@@ -49,7 +48,6 @@ var (
 	errPrinted    = errors.New("already printed") // an error whose text was printed: it only sets the exit code
 )
 
-// problem is an error and what the user should do next.
 type problem struct {
 	kind error // one of the kinds above, or nil
 	err  error
@@ -65,7 +63,6 @@ func (p *problem) Unwrap() []error {
 	return []error{p.err, p.kind}
 }
 
-// usagef returns a problem with the arguments.
 func usagef(next, format string, args ...any) error {
 	return &problem{errUsage, fmt.Errorf(format, args...), next}
 }
@@ -211,7 +208,6 @@ func (p *process) printError(ctx context.Context, err error) {
 	p.printNext(next)
 }
 
-// printNext prints on standard error what the user should do next, if anything.
 func (p *process) printNext(step string) {
 	if step != "" {
 		fmt.Fprintf(p.err, "  next: %s\n", text.EscapeLines(p.paste(step)))

@@ -196,7 +196,6 @@ func states() map[string]string {
 	return all
 }
 
-// explainExit says what an exit code means, and what to do then.
 func explainExit(code int) string {
 	row, ok := docs.ExitCodeOf(code)
 	if !ok {

@@ -169,7 +169,6 @@ type follower struct {
 	root, name, duty string
 }
 
-// followPause is between two attempts to go on after a lost session.
 const followPause = time.Second
 
 // follow calls each for every holder, in one session after the other, until ctx ends or each returns an error. What

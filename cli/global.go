@@ -185,7 +185,6 @@ func (p *process) note(cmd *cobra.Command, args []string) {
 	}
 }
 
-// takesConfig reports whether the argument of cmd names a configuration.
 func takesConfig(cmd *cobra.Command) bool { return strings.HasSuffix(cmd.Use, "DIR | FILE]") }
 
 // paste completes the commands in a next step, so that they can be pasted into a shell: they repeat what this command

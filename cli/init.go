@@ -19,7 +19,6 @@ import (
 //go:embed init.hcl
 var firstConfig string
 
-// firstFile is the name of the file that init writes into a directory.
 const firstFile = "jobs.hcl"
 
 func newInitCmd(p *process) *cobra.Command {
@@ -85,13 +84,11 @@ func writeFirst(file, stack string) error {
 	return err
 }
 
-// alreadyThere refuses to write beside or over a configuration.
 func alreadyThere(file string) error {
 	return &problem{errDeclined, fmt.Errorf("%s is there already, and nothing is overwritten", file),
 		"muster validate checks it; or name another directory or file"}
 }
 
-// stackNamed makes the name of a stack of that of a directory or file.
 func stackNamed(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if resource.CheckName("stack", "a"+string(r)) != nil {

@@ -212,7 +212,6 @@ func attention(pl plan.Plan) error {
 	return nil
 }
 
-// defaultMaxDelete is how much a plan deletes at most without --max-delete.
 const defaultMaxDelete = 10
 
 // planFlags are those of every command that makes a plan.

@@ -191,7 +191,6 @@ func (scope *searchScope) searchIndex(ctx context.Context) error {
 	return nil
 }
 
-// maxListed is how many names of a list an error shows.
 const maxListed = 5
 
 // namedJob is a job, group or queue and what it may be called by.

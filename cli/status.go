@@ -30,7 +30,6 @@ type statusOptions struct {
 	watch, json bool
 }
 
-// lookElsewhere says how to look below other roots.
 const lookElsewhere = "--root PATH, or -f DIR with the configuration"
 
 func newStatusCmd(p *process) *cobra.Command {

@@ -455,5 +455,4 @@ func (s *submitting) printOne(out io.Writer, r tasks.Record) error {
 	return err
 }
 
-// noReason stands for the reason of a dead task that has none.
 const noReason = "its executor gave no reason"

@@ -114,8 +114,6 @@ func joinedAs(m *worker.Member) string {
 	return fmt.Sprintf("joined %s as worker %d of %d: %s", m.Job.Path(), m.ID, m.Job.Workers, m.Identity)
 }
 
-// workerConfig builds the configuration of a worker from the flags, the environment and the HCL of --file: who it is,
-// which job it joins, how it connects, and what it prints.
 func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 	root := o.root
 	quiet := p.flags.quiet || len(o.command) == 0 // without a command, waitWithoutCommand prints it

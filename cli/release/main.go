@@ -83,7 +83,6 @@ func releaseVersion(info *debug.BuildInfo) (string, error) {
 	return v, nil
 }
 
-// writeFiles writes the manual pages and the completions.
 func writeFiles(dir, version string, at time.Time) error {
 	files := manual(cli.Commands(), at, version)
 	for name, shell := range map[string]string{"bash/muster": "bash", "zsh/_muster": "zsh", "fish/muster.fish": "fish"} {

@@ -124,7 +124,6 @@ func (m *roff) paragraphs(s string) {
 	}
 }
 
-// unindent removes two spaces from the start of each line.
 func unindent(s string) string { return regexp.MustCompile(`(?m)^  `).ReplaceAllString(s, "") }
 
 func (m *roff) commands(root *cobra.Command) {
@@ -139,7 +138,6 @@ func (m *roff) commands(root *cobra.Command) {
 	}
 }
 
-// flags lists flags: how each is written, and what it does.
 func (m *roff) flags(fs *pflag.FlagSet) {
 	fs.VisitAll(func(f *pflag.Flag) {
 		if f.Hidden {
