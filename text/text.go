@@ -4,6 +4,7 @@ package text
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,17 +106,11 @@ func Plural(n int, one, many string) string {
 
 // CountEach counts equal words: "1 group and 2 jobs". The words are sorted and take an s.
 func CountEach(words []string) string {
-	words = slices.Sorted(slices.Values(words))
-	var counts []string
-	for len(words) > 0 {
-		n := 1
-		for n < len(words) && words[n] == words[0] {
-			n++
-		}
-		counts = append(counts, Count(n, words[0]))
-		words = words[n:]
+	n := map[string]int{}
+	for _, word := range words {
+		n[word]++
 	}
-	return And(counts)
+	return And(Each(slices.Sorted(maps.Keys(n)), func(word string) string { return Count(n[word], word) }))
 }
 
 // And is "a, b and c".
