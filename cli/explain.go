@@ -84,7 +84,7 @@ func (o explainOptions) run(ctx context.Context, p *process, scope *searchScope,
 	case isDuty:
 		return p.explainDuty(ctx, scope, name, o.json)
 	}
-	at, err := scope.find(ctx, name)
+	at, err := scope.find(ctx, name, "")
 	if err != nil {
 		return err
 	}

@@ -222,14 +222,10 @@ func (scope *searchScope) names(kind string, have plan.State) []namedJob {
 	return all
 }
 
-// find returns the path of the job that name stands for. It tries in this order: a path, the address or name of a
-// declaration, the address or name of a job in the searched roots, a new name below the root if there is only one.
-func (scope *searchScope) find(ctx context.Context, name string) (string, error) {
-	return scope.pathOf(ctx, name, "")
-}
-
-// pathOf is find for what is of one kind, which must be declared or there; empty is any.
-func (scope *searchScope) pathOf(ctx context.Context, name, kind string) (string, error) {
+// find returns the path of what name stands for. It tries in this order: a path, the address or name of a declaration,
+// the address or name of a job in the searched roots, a new name below the root if there is only one. What is to be of
+// one kind must be declared or there; an empty kind is any.
+func (scope *searchScope) find(ctx context.Context, name, kind string) (string, error) {
 	if strings.HasPrefix(name, "/") {
 		// A stranger's znode need not have a job's name, so only the path is checked.
 		root := strings.TrimSuffix(path.Dir(name), "/")
@@ -263,7 +259,7 @@ func (scope *searchScope) pathOf(ctx context.Context, name, kind string) (string
 
 // read finds a group or a queue by its name, address or path, and reads it. parts is what it has.
 func (scope *searchScope) read(ctx context.Context, name, kind, parts string) (string, *resource.Observed, error) {
-	at, err := scope.pathOf(ctx, name, kind)
+	at, err := scope.find(ctx, name, kind)
 	if err != nil {
 		return "", nil, err
 	}

@@ -63,7 +63,7 @@ func (o terminateOptions) check(p *process, name string) error {
 }
 
 func (o terminateOptions) run(ctx context.Context, p *process, scope *searchScope, name string) error {
-	at, err := scope.find(ctx, name)
+	at, err := scope.find(ctx, name, "")
 	if err != nil {
 		return err
 	}

@@ -138,7 +138,7 @@ func (o waitOptions) check(name string) error {
 }
 
 func (o waitOptions) await(ctx context.Context, p *process, scope *searchScope, name string) error {
-	at, err := scope.find(ctx, name)
+	at, err := scope.find(ctx, name, "")
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,9 @@ func (w *awaited) look(ctx context.Context, r *zkstate.Follower, o *resource.Obs
 		return w.absent()
 	}
 	if c := o.Class(); c == resource.Foreign || c == resource.Unreadable {
-		return w.attention(o)
+		fmt.Fprintf(w.p.err, "%s is %s: %s\n  next: %s\n", text.Escape(w.at), o.Status(),
+			text.Escape(o.Problem), w.p.paste("muster explain "+text.ShellWord(w.at)))
+		return foundAttention
 	}
 	if w.seen == nil {
 		if err := w.checkKind(o); err != nil {
@@ -324,13 +326,6 @@ func (w *awaited) checkKind(o *resource.Observed) error {
 		}
 	}
 	return nil
-}
-
-// attention says that what is there cannot be waited for.
-func (w *awaited) attention(o *resource.Observed) error {
-	fmt.Fprintf(w.p.err, "%s is %s: %s\n  next: %s\n", text.Escape(w.at), o.Status(),
-		text.Escape(o.Problem), w.p.paste("muster explain "+text.ShellWord(w.at)))
-	return foundAttention
 }
 
 // note says on standard error what is still waited for, whenever the status is another one; empty is an outage.
