@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -146,21 +147,19 @@ func (p *process) followWith(ctx context.Context, f follower, o followOptions) e
 	ofCommand, stop := context.WithCancelCause(ctx)
 	ofFollower, end := context.WithCancel(context.WithoutCancel(ctx))
 	leaders := make(wrap.Leaders, 1)
-	followed := make(chan struct{})
-	go func() {
-		defer close(followed)
-		err := f.follow(ofFollower, func(l member.Leader) error {
+	var following sync.WaitGroup
+	following.Go(func() {
+		stop(f.follow(ofFollower, func(l member.Leader) error {
 			leaders.Set(l)
 			return nil
-		})
-		stop(err)
-	}()
+		}))
+	})
 	result := wrap.RunFollower(ofCommand, wrap.FollowConfig{
 		Command: o.command, Dir: p.flags.dir, Environ: p.commandEnviron(o.passCredentials), Files: files,
 		OnChange: wrap.OnChange(o.onChange), Grace: o.grace, Signals: signals,
 	}, leaders)
 	end()
-	<-followed
+	following.Wait()
 	return p.endCommand(ctx, result)
 }
 
