@@ -324,7 +324,10 @@ func (o *batchesOptions) show(
 		err = report.BatchesJSON(to, rows)
 	} else {
 		err = writeBatches(to, f, rows, now)
-		p.nextOfStopped(to, f, rows)
+		if i := slices.IndexFunc(rows, func(r view.BatchRow) bool { return r.State == stopped }); i >= 0 {
+			f.id = rows[i].ID
+			fmt.Fprintf(to, "\nnext: %s\n", p.paste(batchDetail{BatchRow: rows[i]}.next(f)))
+		}
 	}
 	if err != nil {
 		return err
@@ -348,13 +351,6 @@ func batchRows(q *view.Queue) []view.BatchRow {
 		rows = append(rows, view.BatchRow{Batch: b})
 	}
 	return rows
-}
-
-func (p *process) nextOfStopped(to io.Writer, f foundQueue, rows []view.BatchRow) {
-	if i := slices.IndexFunc(rows, func(r view.BatchRow) bool { return r.State == stopped }); i >= 0 {
-		f.id = rows[i].ID
-		fmt.Fprintf(to, "\nnext: %s\n", p.paste(batchDetail{BatchRow: rows[i]}.next(f)))
-	}
 }
 
 // shortAnswer is how long a command waits for Redis that can do without.

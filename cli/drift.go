@@ -90,7 +90,13 @@ func runDrift(ctx context.Context, p *process, o driftOptions, dir string, run *
 	}
 	d := c.plan.Drift(cfg.Ignores)
 	run.Plan, run.Drift, run.FailOn, run.Servers = &c.plan, &d, failOn, t.servers
-	found := driftFinding(d, failOn)
+	var found error
+	switch { // differences come before what could not be read
+	case len(d.Of(failOn...)) > 0:
+		found = foundDifferences
+	case d.Incomplete():
+		found = foundAttention
+	}
 	if found == nil && p.flags.quiet {
 		return nil
 	}
@@ -116,17 +122,6 @@ func (o driftOptions) kinds() ([]plan.DriftKind, error) {
 		kinds = append(kinds, plan.DriftKind(name))
 	}
 	return slices.Compact(slices.Sorted(slices.Values(kinds))), nil
-}
-
-// driftFinding is what decides the exit code: differences come before what could not be read.
-func driftFinding(d plan.Drift, failOn []plan.DriftKind) error {
-	switch {
-	case len(d.Of(failOn...)) > 0:
-		return foundDifferences
-	case d.Incomplete():
-		return foundAttention
-	}
-	return nil
 }
 
 type driftCheck struct {

@@ -48,13 +48,6 @@ classic jobs become muster's.`,
 // classic is the stack name for exported jobs that the classic controller made.
 const classic = "classic"
 
-// classicJob declares a job that has no record. Its roll says how many workers it had.
-func classicJob(at string, o resource.Observed) job.Job {
-	j := job.Default()
-	j.Root, j.Name, j.Workers = path.Dir(at), path.Base(at), job.Joined(&o)
-	return j
-}
-
 func (o exportOptions) run(ctx context.Context, p *process, scope *searchScope, _ string) error {
 	have, err := scope.reader().Read(ctx, scope.roots)
 	if err != nil {
@@ -66,8 +59,10 @@ func (o exportOptions) run(ctx context.Context, p *process, scope *searchScope, 
 		switch o := have.Found[at]; {
 		case o.Class() == resource.Unreadable, o.Foreign, o.Record == nil && !o.Classic:
 			leftOut = append(leftOut, at)
-		case o.Classic:
-			byStack[classic] = append(byStack[classic], classicJob(at, o))
+		case o.Classic: // it has no record, but its roll says how many workers it had
+			j := job.Default()
+			j.Root, j.Name, j.Workers = path.Dir(at), path.Base(at), job.Joined(&o)
+			byStack[classic] = append(byStack[classic], j)
 		default:
 			stack := o.Record.Stack
 			byStack[stack] = append(byStack[stack], o.Record.Declaration)

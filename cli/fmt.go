@@ -86,7 +86,8 @@ func (p *process) formatFile(name string, o fmtOptions) error {
 	}
 	switch {
 	case o.check && !bytes.Equal(src, out):
-		fmt.Fprint(p.out, printable(diff.Diff(shown, src, shown+" (formatted)", out)))
+		parts := strings.Split(string(diff.Diff(shown, src, shown+" (formatted)", out)), "\t")
+		fmt.Fprint(p.out, strings.Join(text.Each(parts, text.EscapeLines), "\t")) // tabs stay
 		return foundDifferences
 	case o.check:
 	case name == "-":
@@ -97,11 +98,6 @@ func (p *process) formatFile(name string, o fmtOptions) error {
 		}
 	}
 	return err
-}
-
-// printable is a diff as a terminal may be given it. Tabs stay.
-func printable(diff []byte) string {
-	return strings.Join(text.Each(strings.Split(string(diff), "\t"), text.EscapeLines), "\t")
 }
 
 // readSource reads a file as named on the command line; "-" is standard input. Of a large input it reads enough to find
