@@ -211,10 +211,8 @@ func (o *askOptions) outcome(d foundDuty, before, after view.Duty) (line string,
 		return "pinned to " + o.to + ", which cannot have it now; " + possession(after, d.duty), false
 	case o.to == "" && after.Given != "" && after.Given == before.Given:
 		return possession(after, d.duty) + ", and no other member may have it now", false
-	case after.Given == "":
-		return possession(after, d.duty), false
 	}
-	return possession(after, d.duty), true
+	return possession(after, d.duty), after.Given != ""
 }
 
 func possession(d view.Duty, declared group.Duty) string {

@@ -392,11 +392,10 @@ func countAll(
 
 // count adds what Redis knows of a batch. full: nothing of its queue is executed.
 func count(r *view.BatchRow, b store.Batch, there, full bool) {
-	switch {
-	case !there && r.State != "submitting":
-		r.State = "lost"
-		return
-	case !there:
+	if !there {
+		if r.State != "submitting" {
+			r.State = "lost"
+		}
 		return
 	}
 	r.BatchCounts = &view.BatchCounts{

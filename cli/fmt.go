@@ -74,17 +74,15 @@ func (p *process) formatFile(name string, o fmtOptions) error {
 		shown = "<stdin>"
 	}
 	src, diags, err := p.readSource(name)
-	if err != nil {
-		return err
-	}
-	if diags.HasErrors() {
-		return p.printDiagnostics("", diags)
-	}
-	out, diags := spec.Format(src, shown)
-	if diags.HasErrors() {
-		return p.printDiagnostics("", diags)
+	var out []byte
+	if err == nil && !diags.HasErrors() {
+		out, diags = spec.Format(src, shown)
 	}
 	switch {
+	case err != nil:
+		return err
+	case diags.HasErrors():
+		return p.printDiagnostics("", diags)
 	case o.check && !bytes.Equal(src, out):
 		parts := strings.Split(string(diff.Diff(shown, src, shown+" (formatted)", out)), "\t")
 		fmt.Fprint(p.out, strings.Join(text.Each(parts, text.EscapeLines), "\t")) // tabs stay

@@ -101,9 +101,7 @@ func (p *process) startAt(cmd *cobra.Command, args []string, byDefault slog.Leve
 			"the address of a ZooKeeper server has no @, and no user and password before it")
 	}
 	p.note(cmd, args)
-	if g.logLevel == "" {
-		g.logLevel = p.environ.value("MUSTER_LOG")
-	}
+	g.logLevel = cmp.Or(g.logLevel, p.environ.value("MUSTER_LOG"))
 	level, ok := map[string]slog.Level{
 		"off": slog.LevelError + 100, "": byDefault, "error": slog.LevelError, "warn": slog.LevelWarn,
 		"info": slog.LevelInfo, "debug": slog.LevelDebug,

@@ -56,11 +56,8 @@ func (f *searchFlags) addConfigTo(fs *pflag.FlagSet) {
 // is written with a slash and not as an absolute path.
 func (p *process) takeConfig(f *searchFlags, arg string) (string, error) {
 	switch info, err := os.Stat(p.path(arg)); {
-	case arg == "" || err != nil:
-		return arg, nil
-	case !info.IsDir() && !isConfigFile(arg):
-		return arg, nil
-	case info.IsDir() && (filepath.IsAbs(arg) || !strings.Contains(arg, "/") && arg != "." && arg != ".."):
+	case arg == "", err != nil, !info.IsDir() && !isConfigFile(arg),
+		info.IsDir() && (filepath.IsAbs(arg) || !strings.Contains(arg, "/") && arg != "." && arg != ".."):
 		return arg, nil
 	case f.config != "":
 		return "", usagef("name one of them", "%s and --file %s are two configurations", arg, f.config)
@@ -185,9 +182,7 @@ func (scope *searchScope) searchIndex(ctx context.Context) error {
 	default:
 		return err
 	}
-	scope.roots = append(listed, resource.DefaultRoot)
-	slices.Sort(scope.roots)
-	scope.roots = slices.Compact(scope.roots)
+	scope.roots = slices.Compact(slices.Sorted(slices.Values(append(listed, resource.DefaultRoot))))
 	return nil
 }
 
@@ -320,8 +315,7 @@ func pathsNamed(name string, jobs []namedJob) []string {
 	if len(byAddress) > 0 {
 		byName = byAddress
 	}
-	slices.Sort(byName)
-	return slices.Compact(byName)
+	return slices.Compact(slices.Sorted(slices.Values(byName)))
 }
 
 // noSuchJob returns an error that suggests a job. A valid name is no error where only one root is searched: the job
@@ -335,8 +329,7 @@ func (scope *searchScope) noSuchJob(name string, jobs []namedJob) (string, error
 			instances = append(instances, j.address)
 		}
 	}
-	slices.Sort(instances)
-	instances = slices.Compact(instances)
+	instances = slices.Compact(slices.Sorted(slices.Values(instances)))
 	slices.Sort(all) // jobs comes from a map
 	near := text.Nearest(name, all)
 	// A shell removes the quotes of an unquoted address.

@@ -79,10 +79,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 			names = append(names, c.Name())
 		}
 	}
-	near := text.Nearest(name, names)
-	if begun := root.SuggestionsFor(name); near == "" && len(begun) > 0 {
-		near = begun[0]
-	}
+	near := cmp.Or(append([]string{text.Nearest(name, names)}, root.SuggestionsFor(name)...)...)
 	if near != "" {
 		return usagef("muster "+near, "unknown command %q: did you mean %q?", name, near)
 	}
@@ -116,7 +113,12 @@ func flagError(cmd *cobra.Command, args []string, err error) error {
 	case errors.As(err, &missing):
 		return usagef(next, "--%s needs a value", missing.GetFlag().Name)
 	case errors.As(err, &invalid):
-		return usagef(next, "--%s %q: %s", invalid.GetFlag().Name, invalid.GetValue(), valueHint(invalid))
+		hint := map[string]string{
+			"int":      "write a whole number",
+			"duration": "write a number and a unit, such as 30s or 2m",
+			"bool":     "write true or false",
+		}[invalid.GetFlag().Value.Type()]
+		return usagef(next, "--%s %q: %s", invalid.GetFlag().Name, invalid.GetValue(), cmp.Or(hint, invalid.Unwrap().Error()))
 	}
 	return usagef(next, "%s", err)
 }
@@ -137,14 +139,6 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 		return usagef(next, "unknown flag --%s: did you mean --%s?", name, near)
 	}
 	return usagef(next, "unknown flag --%s", name)
-}
-
-func valueHint(e *pflag.InvalidValueError) string {
-	return cmp.Or(map[string]string{
-		"int":      "write a whole number",
-		"duration": "write a number and a unit, such as 30s or 2m",
-		"bool":     "write true or false",
-	}[e.GetFlag().Value.Type()], e.Unwrap().Error())
 }
 
 // firstWord returns the first of args that is neither a flag of root nor the value of one.

@@ -94,8 +94,7 @@ func awaitable() []string {
 	for _, k := range declarable() {
 		all = append(all, awaitableOf(k)...)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.Compact(slices.Sorted(slices.Values(all)))
 }
 
 // awaitableOf lists the states of a kind that can be waited for. In the others something is wrong, or about to change.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -182,12 +183,9 @@ func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
 
 // declaredJob returns the declared job with this name, below root unless that is empty.
 func declaredJob(cfg *spec.Config, name, root string) (job.Job, error) {
-	var found []job.Job
-	for _, j := range spec.Of[job.Job](cfg) {
-		if j.Name == name && (root == "" || j.Root == root) {
-			found = append(found, j)
-		}
-	}
+	found := slices.DeleteFunc(spec.Of[job.Job](cfg), func(j job.Job) bool {
+		return j.Name != name || root != "" && j.Root != root
+	})
 	switch len(found) {
 	case 0:
 		paths := cmp.Or(text.List(wantOf(cfg).Paths(), maxListed), "none")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 )
 
-// The codes.
 const (
 	Done        = 0
 	Error       = 1

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"muster/docs"
-	"muster/text"
 )
 
 // manual are the manual pages by name: one of muster and one of each command, from what --help says. cobra/doc would
@@ -174,7 +173,11 @@ func (m *roff) exitCodes() {
 	m.request("SH", "EXIT STATUS")
 	for _, row := range docs.ExitCodes() {
 		m.request("TP")
-		m.text(strings.Join(text.Each(row.Codes, strconv.Itoa), ", "))
+		var codes []string
+		for _, code := range row.Codes {
+			codes = append(codes, strconv.Itoa(code))
+		}
+		m.text(strings.Join(codes, ", "))
 		m.text(strings.ReplaceAll(row.Meaning, "`", ""))
 	}
 	m.request("SH", "SEE ALSO")
