@@ -371,7 +371,6 @@ func (p *process) countBatches(
 	})
 }
 
-// countAll adds to rows what Redis knows of them, and returns that.
 func countAll(
 	ctx context.Context, st *store.Queue, maxBytes int64, rows []view.BatchRow,
 ) (known map[string]store.Batch, err error) {

@@ -315,7 +315,6 @@ func completeList(cmd *cobra.Command, flag string, words []string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 }
 
-// completeConfig completes the one argument that is a directory or a file of configuration.
 func completeConfig(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -21,7 +21,6 @@ import (
 	"muster/wrap/lines"
 )
 
-// queueOptions are what "muster executor" and "muster watcher" have in common.
 type queueOptions struct {
 	lifeOptions
 	queue string

@@ -190,7 +190,6 @@ func isAny(err error, of ...any) bool {
 	})
 }
 
-// printError prints err on standard error, and on a second line what the user should do next.
 func (p *process) printError(ctx context.Context, err error) {
 	var found finding
 	var stopped Stopped

@@ -100,7 +100,6 @@ func (p *process) limitMemory() {
 	}
 }
 
-// serveConfig checks the flags and the environment, and returns what they say of the server.
 func (p *process) serveConfig(o serveOptions) (c page.Config, err error) {
 	c.Roots, c.Stacks, c.Version, c.Log = o.roots, o.stacks, version().Version, p.log
 	if root := p.environ.value("MUSTER_ROOT"); len(o.roots) == 0 && root != "" {

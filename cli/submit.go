@@ -349,7 +349,6 @@ func readableTwice(name string) error {
 
 const maxNamedDead = 10
 
-// await waits for a batch that was submitted, prints its results, and ends it.
 func (s *submitting) await(ctx context.Context, got tasks.Submitted) error {
 	if got.Ended != nil {
 		s.bar.clear()

@@ -145,7 +145,6 @@ func (p *process) resolveStack(scope *searchScope, o *terminateOptions, name str
 	return nil
 }
 
-// confirmTermination asks whether to stop the members that are live, and what else goes with that.
 func (p *process) confirmTermination(ctx context.Context, found *resource.Observed, at string) error {
 	kind := view.KindOf(found).Name
 	then := fmt.Sprintf("the %s deleted", kind)

@@ -151,7 +151,6 @@ var errTimeUp = errors.New("the time is up")
 // errReached ends the looking for something.
 var errReached = errors.New("reached")
 
-// awaited is one job, group or queue that is waited for.
 type awaited struct {
 	p       *process
 	o       waitOptions
