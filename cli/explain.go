@@ -110,10 +110,8 @@ func (o explainOptions) run(ctx context.Context, p *process, scope *searchScope,
 			return p.explainRow(ctx, r, row, stack, e, o.json)
 		}
 	}
-	return &problem{
-		err:  fmt.Errorf("there is no job at %s, and none is declared", at),
-		next: "muster status shows what is there",
-	}
+	err = fmt.Errorf("there is no job at %s, and none is declared", at)
+	return &problem{err: err, next: "muster status shows what is there"}
 }
 
 // explainRow reads what an explanation of a row shows besides the row, and prints it.

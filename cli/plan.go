@@ -201,13 +201,11 @@ func differences(pl plan.Plan) error {
 // attention is the finding of a plan or an apply that a person has to look at: something declared is blocked, or
 // something could not be read.
 func attention(pl plan.Plan) error {
-	if len(pl.Unlisted) > 0 || pl.Unindexed != "" {
-		return foundAttention
+	needsIt := func(r plan.Row) bool {
+		return r.New != nil && r.Action() == plan.Blocked || r.Old.Class() == resource.Unreadable
 	}
-	for _, r := range pl.Rows {
-		if r.New != nil && r.Action() == plan.Blocked || r.Old.Class() == resource.Unreadable {
-			return foundAttention
-		}
+	if len(pl.Unlisted) > 0 || pl.Unindexed != "" || slices.ContainsFunc(pl.Rows, needsIt) {
+		return foundAttention
 	}
 	return nil
 }
@@ -300,8 +298,7 @@ func newGlobs(patterns []string) globs {
 	var gs globs
 	for _, p := range patterns {
 		p = regexp.QuoteMeta(strings.ToValidUTF8(p, "\uFFFD")) // no name has such bytes
-		p = strings.ReplaceAll(p, `\*`, `.*`)
-		p = strings.ReplaceAll(p, `\?`, `.`)
+		p = strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(p)
 		gs = append(gs, regexp.MustCompile(`^(?s:`+p+`)$`))
 	}
 	return gs
