@@ -84,15 +84,15 @@ func (o *lifeOptions) check(command string, e environ) error {
 func (p *process) lifeCmd(
 	cmd *cobra.Command, arguments cobra.PositionalArgs, run func(cmd *cobra.Command, args []string) error,
 ) *cobra.Command {
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		return p.argumentError(cmd.Context(), arguments(cmd, args))
+	refuse := func(cmd *cobra.Command, err error) error {
+		if err != nil {
+			return p.endWorker(cmd.Context(), err)
+		}
+		return nil
 	}
-	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
-		return p.argumentError(cmd.Context(), p.startLong(cmd, args))
-	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return p.argumentError(cmd.Context(), flagError(cmd, nil, err))
-	})
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return refuse(cmd, arguments(cmd, args)) }
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error { return refuse(cmd, p.startLong(cmd, args)) }
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return refuse(cmd, flagError(cmd, nil, err)) })
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.endWorker(cmd.Context(), run(cmd, args)) }
 	return cmd
 }
@@ -193,14 +193,6 @@ func (p *process) streams(more ...os.Signal) (
 // warnUnstable says that an identity, which nobody has given, may be another one after a restart.
 func (p *process) warnUnstable(identity string) {
 	p.say("the identity is %s, which a restart may change: give --identity", identity)
-}
-
-// argumentError prints the last line of a worker whose arguments are wrong. Nil stays nil.
-func (p *process) argumentError(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	return p.endWorker(ctx, err)
 }
 
 // endWorker prints the last line on standard error. It says whether the exit code is the command's or muster's, because
