@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"sort"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -198,16 +197,14 @@ func (d *drawn) since(version uint64) (events [][]byte, ok bool) {
 	if version == d.Version {
 		return nil, true
 	}
-	for i, p := range d.behind {
-		if p.from != version {
-			continue
-		}
-		for _, p := range d.behind[i:] {
-			events = append(events, p.event)
-		}
-		return events, true
+	first := slices.IndexFunc(d.behind, func(p patch) bool { return p.from == version })
+	if first < 0 {
+		return nil, false
 	}
-	return nil, false
+	for _, p := range d.behind[first:] {
+		events = append(events, p.event)
+	}
+	return events, true
 }
 
 // feed is the newest value of something, and a way to wait for a newer one.
@@ -279,18 +276,17 @@ func diff(old, next Rendered) (set []patchSet, remove []string) {
 	for len(was) > 0 && len(is) > 0 && was[len(was)-1] == is[len(is)-1] {
 		was, is = was[:len(was)-1], is[:len(is)-1]
 	}
-	before := make(map[string]Fragment, len(was))
 	position := make(map[string]int, len(was))
 	for i, f := range was {
-		before[f.ID], position[f.ID] = f, i
+		position[f.ID] = i
 	}
-	stay := staying(is, before, position)
+	stay := staying(is, was, position)
 	there := make(map[string]bool, len(is))
 	for _, f := range is {
 		there[f.ID] = true
 		after := last[f.In]
 		last[f.In] = f.ID
-		if !stay[f.ID] || before[f.ID].HTML != f.HTML {
+		if !stay[f.ID] || was[position[f.ID]].HTML != f.HTML {
 			set = append(set, patchSet{f.ID, f.In, after, f.HTML})
 		}
 	}
@@ -303,51 +299,42 @@ func diff(old, next Rendered) (set []patchSet, remove []string) {
 }
 
 // staying returns the fragments that need not move: for each parent as many as possible of those that were there
-// before, in the same order.
-func staying(next []Fragment, before map[string]Fragment, position map[string]int) map[string]bool {
-	siblings := map[string][]string{} // by parent, those that were there before
+// before, in the same order. position says where in before.
+func staying(next, before []Fragment, position map[string]int) map[string]bool {
+	siblings := map[string][]int{} // by parent, the positions of those that were there before
 	for _, f := range next {
-		if old, ok := before[f.ID]; ok && old.In == f.In {
-			siblings[f.In] = append(siblings[f.In], f.ID)
+		if i, ok := position[f.ID]; ok && before[i].In == f.In {
+			siblings[f.In] = append(siblings[f.In], i)
 		}
 	}
 	stay := make(map[string]bool, len(before))
-	for _, ids := range siblings {
-		at := make([]int, len(ids))
-		for i, id := range ids {
-			at[i] = position[id]
-		}
-		for _, i := range longestRise(at) {
-			stay[ids[i]] = true
+	for _, positions := range siblings {
+		for _, i := range longestRise(positions) {
+			stay[before[i].ID] = true
 		}
 	}
 	return stay
 }
 
-// longestRise returns the indexes of a longest increasing subsequence.
+// longestRise returns a longest increasing subsequence of different numbers.
 func longestRise(of []int) []int {
-	ends := []int{} // the index of the smallest end of a rise, by its length - 1
-	before := make([]int, len(of))
-	for i, value := range of {
-		n := sort.Search(len(ends), func(k int) bool { return of[ends[k]] >= value })
-		before[i] = -1
+	var ends []int          // the smallest end of a rise, by its length - 1
+	before := map[int]int{} // the number before it in its rise
+	for _, value := range of {
+		n, _ := slices.BinarySearch(ends, value)
 		if n > 0 {
-			before[i] = ends[n-1]
+			before[value] = ends[n-1]
 		}
 		if n == len(ends) {
-			ends = append(ends, i)
+			ends = append(ends, value)
 		} else {
-			ends[n] = i
+			ends[n] = value
 		}
 	}
-	rise := make([]int, len(ends))
-	if len(ends) == 0 {
-		return rise
+	for k := len(ends) - 2; k >= 0; k-- {
+		ends[k] = before[ends[k+1]]
 	}
-	for i, k := ends[len(ends)-1], len(ends)-1; k >= 0; i, k = before[i], k-1 {
-		rise[k] = i
-	}
-	return rise
+	return ends
 }
 
 // patchEvent is the event that brings a page from old to next; nil if nothing has changed.
