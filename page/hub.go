@@ -388,7 +388,8 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	if err := s.follow(patientForever(w), r, v, version); err != nil && !errors.Is(err, errGone) {
+	patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+	if err := s.follow(patient, r, v, version); err != nil && !errors.Is(err, errGone) {
 		s.dropped.Add(1)
 	}
 }
@@ -472,7 +473,8 @@ func (s *server) follow(w *patientWriter, r *http.Request, v *scene, version uin
 func (p *patientWriter) send(event string) error {
 	_, err := p.Write([]byte(event))
 	if err == nil {
-		err = p.flush()
+		p.wait()
+		err = p.control.Flush()
 	}
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return errGone

@@ -266,11 +266,6 @@ func patient(w http.ResponseWriter) *patientWriter {
 	return &patientWriter{w, http.NewResponseController(w), time.Now().Add(answerTimeout)}
 }
 
-// patientForever is patient without answerTimeout.
-func patientForever(w http.ResponseWriter) *patientWriter {
-	return &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
-}
-
 type patientWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -288,11 +283,6 @@ func (p *patientWriter) Write(b []byte) (int, error) {
 		}
 	}
 	return n, nil
-}
-
-func (p *patientWriter) flush() error {
-	p.wait()
-	return p.control.Flush()
 }
 
 // wait says how long the next write may take.
