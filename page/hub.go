@@ -408,9 +408,6 @@ func (s *streams) begin(from netip.Addr) bool {
 	if s.all >= MaxStreams || s.from[from] >= MaxStreamsFromAddress {
 		return false
 	}
-	if s.from == nil {
-		s.from = map[netip.Addr]int{}
-	}
 	s.all++
 	s.from[from]++
 	return true

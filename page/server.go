@@ -64,6 +64,7 @@ func Serve(ctx context.Context, l net.Listener, cfg Config) error {
 func newServer(ctx context.Context, k *keeper, l net.Listener) *server {
 	return &server{
 		cfg: k.cfg, keeper: k, hub: newHub(ctx, k), connections: bound(l), answering: make(chan struct{}, maxAnswers),
+		streams: streams{from: map[netip.Addr]int{}},
 	}
 }
 
@@ -304,11 +305,10 @@ type bounded struct {
 
 	mu   sync.Mutex
 	open map[*boundedConn]bool
-	from map[netip.Addr]int // how many each address has
 }
 
 func bound(l net.Listener) *bounded {
-	return &bounded{Listener: l, open: map[*boundedConn]bool{}, from: map[netip.Addr]int{}}
+	return &bounded{Listener: l, open: map[*boundedConn]bool{}}
 }
 
 const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n" +
@@ -338,7 +338,13 @@ func (b *bounded) add(c net.Conn) *boundedConn {
 	one := &boundedConn{Conn: c, in: b, from: addressOf(c.RemoteAddr().String()), waits: time.Now()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	full := b.from[one.from] >= MaxFromAddress
+	fromThere := 0
+	for o := range b.open {
+		if o.from == one.from {
+			fromThere++
+		}
+	}
+	full := fromThere >= MaxFromAddress
 	if full || len(b.open) >= MaxConnections {
 		var longest *boundedConn
 		for o := range b.open {
@@ -349,22 +355,11 @@ func (b *bounded) add(c net.Conn) *boundedConn {
 		if longest == nil {
 			return nil
 		}
-		b.remove(longest)
+		delete(b.open, longest)
 		_ = longest.Conn.Close()
 	}
 	b.open[one] = true
-	b.from[one.from]++
 	return one
-}
-
-// remove forgets a connection. The caller holds mu.
-func (b *bounded) remove(c *boundedConn) {
-	if b.open[c] {
-		delete(b.open, c)
-		if b.from[c.from]--; b.from[c.from] == 0 {
-			delete(b.from, c.from)
-		}
-	}
 }
 
 // count is how many connections are open.
@@ -414,7 +409,7 @@ type boundedConn struct {
 
 func (c *boundedConn) Close() error {
 	c.in.mu.Lock()
-	c.in.remove(c)
+	delete(c.in.open, c)
 	c.in.mu.Unlock()
 	return c.Conn.Close()
 }
