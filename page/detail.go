@@ -227,6 +227,8 @@ type redisWatch struct {
 	rec   *resource.Record
 	queue feed[*view.Queue] // as ZooKeeper has it
 	shown feed[*asked]
+
+	lookout Lookout // nil: there is no connection
 }
 
 // asked is what Redis answered last.
@@ -237,10 +239,9 @@ type asked struct {
 
 // run asks until ctx ends.
 func (w *redisWatch) run(ctx context.Context) {
-	var l Lookout
 	defer func() {
-		if l != nil {
-			l.Close()
+		if w.lookout != nil {
+			w.lookout.Close()
 		}
 	}()
 	ends := map[string][]endedAt{}
@@ -249,9 +250,10 @@ func (w *redisWatch) run(ctx context.Context) {
 		if !ok {
 			return
 		}
-		answer := &asked{}
-		if err := w.ask(ctx, &l, d, answer); err != nil {
-			answer = &asked{problem: err.Error()} // not a part of it
+		p, err := w.ask(ctx, d)
+		answer := &asked{Progress: p}
+		if err != nil {
+			answer = &asked{problem: err.Error()} // not a part of p
 		}
 		addRates(ends, answer.Batches, time.Now())
 		w.shown.put(answer)
@@ -260,18 +262,15 @@ func (w *redisWatch) run(ctx context.Context) {
 }
 
 // ask asks once, on a new connection if there is none.
-func (w *redisWatch) ask(ctx context.Context, l *Lookout, d *view.Queue, answer *asked) (err error) {
+func (w *redisWatch) ask(ctx context.Context, d *view.Queue) (p Progress, err error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	if *l == nil {
-		one, err := w.open(ctx, w.rec)
-		if err != nil {
-			return err
+	if w.lookout == nil {
+		if w.lookout, err = w.open(ctx, w.rec); err != nil {
+			return p, err
 		}
-		*l = one
 	}
-	answer.Progress, err = (*l).Progress(ctx, d)
-	return err
+	return w.lookout.Progress(ctx, d)
 }
 
 // endedAt is how many tasks of a batch had ended at a time.
