@@ -101,7 +101,7 @@ func (k *keeper) follow(ctx context.Context, s *zkconn.Session, read func()) err
 		zkconn.Pause(ctx, readPause(time.Since(start)))
 		select {
 		case <-t.Changed():
-		case <-x.changed():
+		case <-x.look.Changed():
 		case <-back: // the board says so
 		case <-s.Context().Done():
 			return context.Cause(s.Context())
@@ -266,9 +266,6 @@ type index struct {
 	last    map[string]history.Found // by stack, also of stacks that are not shown
 	problem string                   // why not all stacks are known
 }
-
-// changed is closed when the index has to be read again.
-func (x *index) changed() <-chan struct{} { return x.look.Changed() }
 
 func (x *index) close() {
 	if x.look != nil {

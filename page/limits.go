@@ -1,8 +1,6 @@
 package page
 
-import (
-	"time"
-)
+import "time"
 
 // The limits of a server. docs/serve.md states them.
 const (

@@ -42,7 +42,24 @@ type views struct {
 	cells     cache[cell]
 }
 
-func newViews() *views { return &views{templates: parseTemplates()} }
+func newViews() *views {
+	return &views{templates: template.Must(template.New("").Funcs(template.FuncMap{
+		"iso":        func(t time.Time) string { return t.UTC().Truncate(time.Second).Format(time.RFC3339) },
+		"thousands":  text.Thousands,
+		"tasks":      func(n int64) string { return text.Thousands(int(n)) },
+		"size":       text.Size,
+		"visible":    func(v any) string { return text.Visible(fmt.Sprint(v)) },
+		"plural":     text.Plural,
+		"id":         hashID,
+		"at":         func(t *time.Time) time.Time { return *cmp.Or(t, &time.Time{}) },
+		"unix":       func(seconds int64) time.Time { return time.Unix(seconds, 0) },
+		"class":      runClass,
+		"parse":      parseTime,
+		"stackURL":   func(stack string) string { return Request{View: Overview, Stack: stack}.URL() },
+		"historyURL": func(stack string) string { return Request{View: History, Stack: stack}.URL() },
+		"stamp":      func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
+	}).ParseFS(templateFiles, "templates/*.html"))}
+}
 
 // render says what a request shows. d is the resource of r.Path; nil if it is not there, or not read.
 func (v *views) render(r Request, b *Board, d *Detail) Rendered {
@@ -113,7 +130,6 @@ func hashID(prefix string, names ...any) string {
 	return prefix + "-" + hex.EncodeToString(sum[:9])
 }
 
-// parseTime reads a time of a Record.
 func parseTime(s string) time.Time {
 	t, _ := time.Parse(time.RFC3339, s)
 	return t
@@ -250,25 +266,6 @@ var assets embed.FS
 //go:embed templates
 var templateFiles embed.FS
 
-func parseTemplates() *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{
-		"iso":        func(t time.Time) string { return t.UTC().Truncate(time.Second).Format(time.RFC3339) },
-		"thousands":  text.Thousands,
-		"tasks":      func(n int64) string { return text.Thousands(int(n)) },
-		"size":       text.Size,
-		"visible":    func(v any) string { return text.Visible(fmt.Sprint(v)) },
-		"plural":     text.Plural,
-		"id":         hashID,
-		"at":         func(t *time.Time) time.Time { return *cmp.Or(t, &time.Time{}) },
-		"unix":       func(seconds int64) time.Time { return time.Unix(seconds, 0) },
-		"class":      runClass,
-		"parse":      parseTime,
-		"stackURL":   func(stack string) string { return Request{View: Overview, Stack: stack}.URL() },
-		"historyURL": func(stack string) string { return Request{View: History, Stack: stack}.URL() },
-		"stamp":      func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") },
-	}).ParseFS(templateFiles, "templates/*.html"))
-}
-
 // document writes the whole page, as it is shown without JavaScript.
 func (v *views) document(w io.Writer, r Request, shown Rendered) error {
 	outer := v.html("document", struct {
@@ -349,6 +346,3 @@ func parseRequest(u *url.URL) (Request, bool) {
 		Stack: q.Get("stack"), Sort: q.Get("sort"),
 	}, u.Path == "/"
 }
-
-// resourceURL is the URL of the page of a resource.
-func resourceURL(path string) string { return Request{View: Resource, Path: path}.URL() }

@@ -137,8 +137,7 @@ func (p *painter) stacks() {
 	for _, s := range p.board.Stacks {
 		v := stackView{Name: s.Name, Roots: s.Roots, Resources: text.Thousands(count[s.Name])}
 		if s.Last != nil {
-			last := applyOf(*s.Last)
-			v.Last = &last
+			v.Last = new(applyOf(*s.Last))
 		}
 		p.add("stacks-list", "stack", v)
 	}
@@ -337,7 +336,8 @@ func rowAt(path string) row {
 // drawn is r with what follows from it, for templates. The id of an element follows from the path alone.
 func (r row) drawn() row {
 	path := string(r.Dir + r.Name)
-	r.ID, r.Href, r.Class, r.Live = hashID("r", path), resourceURL(path), statusClass(r.Status), "–"
+	r.ID, r.Href = hashID("r", path), Request{View: Resource, Path: path}.URL()
+	r.Class, r.Live = statusClass(r.Status), "–"
 	if r.live >= 0 {
 		r.Live = text.Thousands(r.live)
 	}
@@ -393,21 +393,15 @@ func matches(j *view.Resource, words []string) bool {
 // step is a next step, with its command apart.
 type step struct{ Before, Command, After word }
 
-// steps splits what report says that one can do next: one step for each thing that can be done.
-func steps(next string) []step {
-	if next == "" {
-		return nil
-	}
-	var all []step
-	for _, line := range report.StepLines(next, 1) {
-		all = append(all, splitStep(line))
-	}
-	return all
-}
-
-// stepsOf are the next steps for j. Those for batches that failed are only here: status prints them as what is amiss.
+// stepsOf are the next steps for j: one for each thing that can be done. Those for batches that failed are only here:
+// status prints them as what is amiss.
 func stepsOf(j view.Resource) []step {
-	all := steps(j.NextStep())
+	var all []step
+	if next := j.NextStep(); next != "" {
+		for _, line := range report.StepLines(next, 1) {
+			all = append(all, splitStep(line))
+		}
+	}
 	if j.Queue == nil {
 		return all
 	}
