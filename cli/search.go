@@ -400,7 +400,7 @@ func (scope *searchScope) namesDuty(ctx context.Context, name string) (bool, err
 		return false, nil
 	}
 	o, err := scope.reader().Look(ctx, groupName)
-	return err == nil && view.IsGroup(o), err
+	return err == nil && view.KindOf(o).Name == group.KindName, err
 }
 
 // foundQueue is a queue that was read, and maybe the id of a batch of it.

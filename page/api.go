@@ -11,6 +11,7 @@ import (
 
 	"muster/apply/history"
 	"muster/report"
+	"muster/resource/queue"
 	"muster/text"
 	"muster/view"
 	"muster/zkstate"
@@ -250,7 +251,7 @@ func (s *server) apiMembers(ctx context.Context, to *bytes.Buffer, r *http.Reque
 
 // apiBatches is "muster batches --json".
 func (s *server) apiBatches(ctx context.Context, to *bytes.Buffer, r *http.Request, b *Board) error {
-	if j, err := found(r, b); err == nil && !view.IsQueue(&j.Observed) {
+	if j, err := found(r, b); err == nil && view.KindOf(&j.Observed).Name != queue.KindName {
 		return &problem{http.StatusNotFound, j.Path + " is not a queue", "/api/status" + j.Path}
 	}
 	return s.withDetail(ctx, r, b, func(d *Detail) error {

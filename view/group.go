@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -124,8 +125,12 @@ func (d Group) Of(version string) []Member {
 	return slices.DeleteFunc(slices.Clone(d.Members), func(m Member) bool { return m.Version != version })
 }
 
-// Census counts members by version and names the assigner: "8 members: 4 of 2.0, 4 of 1.9; the assigner is a".
+// Census counts members by version and names the assigner: "8 members: 4 of 2.0, 4 of 1.9; the assigner is a". It is
+// empty if nobody is live.
 func (d Group) Census() string {
+	if len(d.Members) == 0 {
+		return ""
+	}
 	counts := text.Each(d.Versions(), func(v string) string { return fmt.Sprintf("%d of %s", len(d.Of(v)), v) })
 	assigner := "there is no assigner"
 	if d.Assigner != "" {
@@ -155,13 +160,7 @@ func (d Duty) NextTickText() string {
 
 // Age is how long ago a run began, or the last tick was that did not run.
 func (r Run) Age(now time.Time) string {
-	switch {
-	case r.Started != nil:
-		return Age(now, *r.Started)
-	case r.Tick != nil:
-		return Age(now, *r.Tick)
-	}
-	return "-"
+	return Age(now, *cmp.Or(r.Started, r.Tick, new(time.Time)))
 }
 
 // Title is the tick of a run, or "by hand 3".
@@ -184,12 +183,7 @@ func (r Run) StateText() string {
 }
 
 // ExitText is the exit code; a dash if there is none.
-func (r Run) ExitText() string {
-	if r.Exit == nil {
-		return "-"
-	}
-	return fmt.Sprint(*r.Exit)
-}
+func (r Run) ExitText() string { return known(r.Exit) }
 
 // Took is how long the run took; a dash if it is not known.
 func (r Run) Took() string {
@@ -222,12 +216,9 @@ func (groups) Sections(r Resource, now time.Time) []Section {
 	duties := [][]string{{"duty", "holder", "version", AgeHeading(now, "held for"), "epoch", "address"}}
 	crons := [][]string{{"cron", "last run", "state", AgeHeading(now, "age"), "exit", "took", "next tick"}}
 	for _, duty := range d.Duties {
-		since := "-"
-		if duty.Since != nil {
-			since = Age(now, *duty.Since)
-		}
 		duties = append(duties, []string{
-			duty.Name, OrDash(duty.Holder), OrDash(duty.Version), since, OrDash(duty.Epoch), OrDash(duty.Address),
+			duty.Name, OrDash(duty.Holder), OrDash(duty.Version), Age(now, *cmp.Or(duty.Since, new(time.Time))),
+			OrDash(duty.Epoch), OrDash(duty.Address),
 		})
 		if duty.Type != group.Cron {
 			continue
@@ -240,16 +231,9 @@ func (groups) Sections(r Resource, now time.Time) []Section {
 		crons = append(crons, cron)
 	}
 	return []Section{
-		d.censusSection(), {Table: members}, {Table: duties}, {Table: crons}, {Heading: "waits", Lines: d.Waits()},
+		{Lines: text.NonEmpty(d.Census())}, {Table: members}, {Table: duties}, {Table: crons},
+		{Heading: "waits", Lines: d.Waits()},
 	}
-}
-
-// censusSection is the census, if somebody is live.
-func (d Group) censusSection() Section {
-	if len(d.Members) == 0 {
-		return Section{}
-	}
-	return Section{Lines: []string{d.Census()}}
 }
 
 func (groups) Explained(r Resource, now time.Time) []Section {
@@ -258,7 +242,7 @@ func (groups) Explained(r Resource, now time.Time) []Section {
 	}
 	d := *r.Group
 	d.Now = now
-	return []Section{d.censusSection(), {Heading: "what waits", Lines: d.Waits()}}
+	return []Section{{Lines: text.NonEmpty(d.Census())}, {Heading: "what waits", Lines: d.Waits()}}
 }
 
 func (groups) Progress(o *resource.Observed) string {

@@ -162,15 +162,8 @@ func (jobs) Columns() []string { return []string{"joined", "live", "done", "rest
 func (jobs) Cells(r Resource, now time.Time) []string {
 	o := &r.Observed
 	return []string{
-		OfN(job.Joined(o), o), Number(o.Live, o), Number(job.Done(o), o), restarts(r.Restarts), LastRun(o, now, true),
+		OfN(job.Joined(o), o), Number(o.Live, o), Number(job.Done(o), o), known(r.Restarts), LastRun(o, now, true),
 	}
-}
-
-func restarts(n *int) string {
-	if n == nil {
-		return "-"
-	}
-	return fmt.Sprint(*n)
 }
 
 // LastRun says when the last run completed, and its name: "2026-07-01T02:00:00Z (3h ago, nightly/12)"; in brief "3h ago
@@ -203,7 +196,7 @@ func (jobs) Sections(r Resource, now time.Time) []Section {
 			id = fmt.Sprint(w.ID)
 		}
 		workers = append(workers, []string{
-			id, w.Identity, OrDash(w.Address), string(w.State), Age(now, w.Since), restarts(w.Restarts), OrDash(w.LastExit),
+			id, w.Identity, OrDash(w.Address), string(w.State), Age(now, w.Since), known(w.Restarts), OrDash(w.LastExit),
 		})
 	}
 	var more []string

@@ -192,12 +192,6 @@ func KindOf(o *resource.Observed) resource.Kind {
 // IsJob reports whether o is shown as a job.
 func IsJob(o *resource.Observed) bool { return KindOf(o).Name == job.KindName }
 
-// IsGroup reports whether o has the Record of a group.
-func IsGroup(o *resource.Observed) bool { return KindOf(o).Name == group.KindName }
-
-// IsQueue reports whether o has the Record of a queue.
-func IsQueue(o *resource.Observed) bool { return KindOf(o).Name == queue.KindName }
-
 // HasCounts reports whether the counts of o mean something. Children of a znode that is no job are no workers, and an
 // unreadable job was not counted.
 func HasCounts(o *resource.Observed) bool {
@@ -292,6 +286,14 @@ func OrDash[T comparable](v T) string {
 		return "-"
 	}
 	return fmt.Sprint(v)
+}
+
+// known is a number, and a dash if it is not known.
+func known(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return fmt.Sprint(*n)
 }
 
 // Age is how long before now t was: "12s", "5m", "3h", "4d"; a dash if t is not known. Without now it is the time
