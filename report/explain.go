@@ -37,13 +37,9 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 	if stack != "" && r.Action() != plan.Blocked {
 		fs = append(fs, field{"because", r.Because()})
 	}
-	if loss := r.LossText(); loss != "" {
-		fs = append(fs, field{"loses", loss})
-	}
 	next, _, _ := strings.Cut(r.Proceed(), "muster explain ") // the user is reading that
-	if next = cmp.Or(e.Repair, strings.TrimSuffix(next, "; ")); next != "" {
-		fs = append(fs, field{toProceed, o.Given.Paste(next)})
-	}
+	next = cmp.Or(e.Repair, strings.TrimSuffix(next, "; "))
+	fs = append(fs, given(field{"loses", r.LossText()}, field{toProceed, o.Given.Paste(next)})...)
 	if r.Stale() {
 		fs = append(fs, field{"grace", "committed only after nobody joined or left for " + r.Grace().String()})
 	}
@@ -74,7 +70,9 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 		return p.flush()
 	}
 	p.section("declared at "+r.At(), declaredFields(r.New, "", e.Origins))
-	p.section("differs", changes(r, stack))
+	if differs := changes(r, stack); len(differs) > 0 {
+		p.section("differs", differs)
+	}
 	return p.flush()
 }
 
@@ -95,11 +93,8 @@ func declaredFields(d resource.Declaration, section string, origins map[string]s
 	return fs
 }
 
-// section writes a heading and its fields. It leaves out "differs" if there are no fields.
+// section writes a heading and its fields.
 func (p *page) section(heading string, fs []field) {
-	if len(fs) == 0 && heading == "differs" {
-		return
-	}
 	p.newline()
 	p.line(bold, "  "+heading, 4)
 	p.fields(fs)
@@ -128,15 +123,11 @@ func observed(o *resource.Observed, kind string, since map[string]time.Time, now
 			}
 			fs = append(fs, field{"applied", applied})
 		}
-		if address := rec.Declaration.ID().Address; address != "" {
-			fs = append(fs, field{"declared as", address})
-		}
+		fs = append(fs, given(field{"declared as", rec.Declaration.ID().Address})...)
 		if rec.Edited() {
 			fs = append(fs, field{"digest", "does not verify: somebody other than muster changed the record"})
 		}
-		if len(rec.ACL) > 0 {
-			fs = append(fs, field{"acl", strings.Join(rec.ACL, " ")})
-		}
+		fs = append(fs, given(field{"acl", strings.Join(rec.ACL, " ")})...)
 		if view.IsJob(o) {
 			fs = append(fs, field{"last run", view.LastRun(o, now, false)})
 		}
@@ -152,27 +143,17 @@ func observed(o *resource.Observed, kind string, since map[string]time.Time, now
 	}
 	fs = append(fs, field{"live", view.Number(o.Live, o)})
 	members := view.KindOf(o).Member + "s"
-	for _, f := range []field{
-		{members, strings.Join(withAges(o.Members, since, now), ", ")}, {"not " + members, strings.Join(o.Strangers, ", ")},
-		{"companions", strings.Join(o.Companions, ", ")}, {"problem", o.Problem},
-	} {
-		if f.Value != "" {
-			fs = append(fs, f)
-		}
-	}
-	return fs
-}
-
-// withAges adds to the names of members how long they are live, where that is known: "w-1 (3h)".
-func withAges(members []string, since map[string]time.Time, now time.Time) []string {
-	shown := make([]string, len(members))
-	for i, m := range members {
-		shown[i] = m
+	withAge := func(m string) string { // "w-1 (3h)"
 		if t := since[m]; !t.IsZero() && !now.IsZero() {
-			shown[i] += " (" + view.Age(now, t) + ")"
+			m += " (" + view.Age(now, t) + ")"
 		}
+		return m
 	}
-	return shown
+	return append(fs, given(
+		field{members, strings.Join(text.Each(o.Members, withAge), ", ")},
+		field{"not " + members, strings.Join(o.Strangers, ", ")},
+		field{"companions", strings.Join(o.Companions, ", ")}, field{"problem", o.Problem},
+	)...)
 }
 
 // ExplainDuty writes why a duty has its holder, or why nobody has it: what the assigner says, who could have it, who
@@ -192,10 +173,7 @@ func ExplainDuty(
 	if len(d.Members) == 0 {
 		fs = append(fs, field{"because", "no member of the group is live"})
 	} else {
-		fs = append(fs, field{"because", duty.Because()})
-		if d.Assigner != "" {
-			fs = append(fs, field{"assigner", d.Assigner})
-		}
+		fs = append(fs, given(field{"because", duty.Because()}, field{"assigner", d.Assigner})...)
 	}
 	if duty.Type == group.Cron {
 		fs = append(fs, field{"next tick", duty.NextTickText()})

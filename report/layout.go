@@ -138,6 +138,11 @@ func fit(s string, columns int) int {
 // field is a line below the first line of a block.
 type field struct{ Key, Value string }
 
+// given are those of the fields that have a value.
+func given(fs ...field) []field {
+	return slices.DeleteFunc(fs, func(f field) bool { return f.Value == "" })
+}
+
 // toProceed is the key of a field with a next step.
 const toProceed = "to proceed"
 
@@ -289,10 +294,7 @@ func StepLines(step string, columns int) []string {
 		n := wordEnd(step[at:])
 		word := step[at : at+n]
 		at += n
-		switch {
-		case strings.HasSuffix(word, ";"):
-			lines, start = append(lines, strings.TrimSpace(step[start:at-1])), at
-		case strings.HasSuffix(word, ",") && strings.HasPrefix(step[at:], " or "):
+		if strings.HasSuffix(word, ";") || strings.HasSuffix(word, ",") && strings.HasPrefix(step[at:], " or ") {
 			lines, start = append(lines, strings.TrimSpace(step[start:at-1])), at
 		}
 	}
