@@ -129,12 +129,6 @@ func findingItem(f plan.Finding, stack string, g Given) item {
 		it.fields = append(it.fields, field{"applied", "by " + o.Record.By + " at " + o.Record.Applied})
 	}
 	it.fields = append(it.fields, field{"because", it.because})
-	if it.next != "" {
-		it.fields = append(it.fields, field{toProceed, it.next})
-	}
+	it.fields = append(it.fields, given(field{toProceed, it.next})...)
 	return it
-}
-
-func driftWords() []string {
-	return append(text.Strings(plan.DriftKinds()), wordIgnored, wordUnreadable, wordClean)
 }

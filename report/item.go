@@ -72,19 +72,6 @@ func (c category) count() int {
 	return n
 }
 
-// byCategory returns a category for each word, also if it has no items, since reports show all counts.
-func byCategory(words []string, items []item) []category {
-	byWord := map[string][]item{}
-	for _, it := range items {
-		byWord[it.word] = append(byWord[it.word], it)
-	}
-	categories := make([]category, len(words))
-	for i, word := range words {
-		categories[i] = category{word, byWord[word]}
-	}
-	return categories
-}
-
 // planItems returns one item for each row.
 func planItems(p plan.Plan, g Given) []item {
 	from := movedFrom(p)
@@ -166,16 +153,7 @@ func outcomeFields(o apply.Outcome) []field {
 	if o.Result == apply.Applied {
 		return []field{{"result", string(o.Result)}, {tookKey, took(o.Took)}}
 	}
-	fs := []field{{"result", string(o.Result)}}
-	if d := detail(o); d != "" {
-		fs = append(fs, field{"detail", d})
-	}
-	return append(fs, field{"what now", advice(o)})
-}
-
-func applyWords() []string {
-	results, actions := apply.Results()[1:], plan.Actions()[len(changing()):]
-	return slices.Concat(text.Each(changing(), past), text.Strings(results), text.Strings(actions))
+	return given(field{"result", string(o.Result)}, field{"detail", detail(o)}, field{"what now", advice(o)})
 }
 
 // join joins items that are equal, unless each is to be shown.
@@ -384,19 +362,9 @@ func (p *page) head(it item, at columns) {
 
 // symbol writes a symbol in its colour; a replace has two.
 func (p *page) symbol(symbol string) {
-	switch symbol {
-	case "+":
-		p.write(green, symbol)
-	case "-":
-		p.write(red, symbol)
-	case "-/+":
-		p.write(red, "-")
-		p.write(plain, "/")
-		p.write(green, "+")
-	case "?":
-		p.write(cyan, symbol)
-	default:
-		p.write(yellow, symbol)
+	styles := map[rune]style{'+': green, '-': red, '/': plain, '?': cyan, '!': yellow, '~': yellow}
+	for _, c := range symbol {
+		p.write(styles[c], string(c))
 	}
 }
 

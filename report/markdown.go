@@ -175,14 +175,9 @@ func fenced(language, text string) string {
 
 // longestRun is the length of the longest run of backticks in s.
 func longestRun(s string) int {
-	longest, run := 0, 0
-	for _, c := range s {
-		if c != '`' {
-			run = 0
-			continue
-		}
-		run++
-		longest = max(longest, run)
+	longest := 0
+	for _, run := range strings.FieldsFunc(s, func(c rune) bool { return c != '`' }) {
+		longest = max(longest, len(run))
 	}
 	return longest
 }

@@ -111,7 +111,11 @@ func fields(r plan.Row, stack, movedFrom string, g Given) []field {
 	action := r.Action()
 	if action == plan.Create {
 		add("path", r.Path)
-		fs = append(fs, declared(r.New)...)
+		for _, f := range r.New.Fields() {
+			if !f.IsDefault {
+				fs = append(fs, field{f.Name, f.Value})
+			}
+		}
 		if movedFrom != "" {
 			add("moved from", movedFrom+", which has a row of its own")
 		}
@@ -120,7 +124,11 @@ func fields(r plan.Row, stack, movedFrom string, g Given) []field {
 	add("loses", r.LossText())
 	fs = append(fs, changes(r, stack)...)
 	if attention(r) && r.Old != nil {
-		add("companions", companions(r))
+		companions := strings.Join(r.Old.Companions, ", ")
+		if companions != "" && action == plan.Replace {
+			companions += " (the childless ones go with it)"
+		}
+		add("companions", companions)
 		if action == plan.Blocked || action == plan.LeftRunning {
 			add("live", names(r.Old.Members))
 			add("not a "+cmp.Or(r.Kind().Member, "worker"), names(r.Old.Strangers))
@@ -134,17 +142,6 @@ func fields(r plan.Row, stack, movedFrom string, g Given) []field {
 	default:
 		add("because", r.Because())
 		add(toProceed, g.Paste(r.Proceed()))
-	}
-	return fs
-}
-
-// declared lists the fields of a declaration that do not have their default value.
-func declared(d resource.Declaration) []field {
-	var fs []field
-	for _, f := range d.Fields() {
-		if !f.IsDefault {
-			fs = append(fs, field{f.Name, f.Value})
-		}
 	}
 	return fs
 }
@@ -186,17 +183,6 @@ func side(value *string) string {
 		return `""`
 	}
 	return *value
-}
-
-func companions(r plan.Row) string {
-	if len(r.Old.Companions) == 0 {
-		return ""
-	}
-	all := strings.Join(r.Old.Companions, ", ")
-	if r.Action() == plan.Replace {
-		all += " (the childless ones go with it)"
-	}
-	return all
 }
 
 // names lists a few and counts the rest.
@@ -269,15 +255,20 @@ func (p *page) summary(pl plan.Plan, items []item, o Options) {
 // first.
 func noChanges(p plan.Plan) string {
 	byStatus := map[resource.Status]int{}
-	var kinds []resource.Kind
+	var statuses []resource.Status
 	var same []plan.Row
 	for _, r := range p.Rows {
-		if r.Action() == plan.None {
-			byStatus[r.Old.Status()]++
-			kinds, same = append(kinds, r.Kind()), append(same, r)
+		if r.Action() != plan.None {
+			continue
+		}
+		byStatus[r.Old.Status()]++
+		same = append(same, r)
+		for _, s := range r.Kind().Statuses {
+			if !slices.Contains(statuses, s) {
+				statuses = append(statuses, s)
+			}
 		}
 	}
-	statuses := statusesOf(kinds)
 	slices.Reverse(statuses)
 	words := counted(statuses, byStatus, asIs)
 	switch len(same) {

@@ -60,22 +60,21 @@ func (m metrics) of(name, help string, labels ...string) func(value float64, val
 }
 
 func (m metrics) plan(p plan.Plan, kinds []resource.Kind) {
-	type statusOfKind struct {
-		kind   string
-		status resource.Status
-	}
-	statuses, actions := map[statusOfKind]int{}, counts(p)
-	for _, row := range p.Rows {
-		statuses[statusOfKind{planfile.KindOf(row, kinds).Name, row.Old.Status()}]++
-	}
 	for _, k := range kinds {
+		byStatus := map[resource.Status]int{}
+		for _, row := range p.Rows {
+			if planfile.KindOf(row, kinds).Name == k.Name {
+				byStatus[row.Old.Status()]++
+			}
+		}
 		help := strings.ToUpper(k.Name[:1]) + k.Name[1:] + "s declared or found, by status."
 		set := m.of("muster_"+k.Name+"s", help, "status")
 		for _, s := range k.Statuses {
-			set(float64(statuses[statusOfKind{k.Name, s}]), string(s))
+			set(float64(byStatus[s]), string(s))
 		}
 	}
 	set := m.of("muster_plan_actions", "Rows of the plan, by what apply would do.", "action")
+	actions := counts(p)
 	for _, a := range plan.Actions() {
 		set(float64(actions[a]), string(a))
 	}
@@ -121,19 +120,6 @@ func (r Run) incomplete() bool {
 	}
 	unreadable := func(row plan.Row) bool { return row.Old.Class() == resource.Unreadable }
 	return slices.ContainsFunc(r.Plan.Rows, unreadable)
-}
-
-// statusesOf lists every status that a resource of these kinds can have, each once.
-func statusesOf(kinds []resource.Kind) []resource.Status {
-	var all []resource.Status
-	for _, k := range kinds {
-		for _, s := range k.Statuses {
-			if !slices.Contains(all, s) {
-				all = append(all, s)
-			}
-		}
-	}
-	return all
 }
 
 func oneIf(b bool) float64 {

@@ -84,17 +84,29 @@ func (r Run) items() (items []item, words []string) {
 	case r.Plan == nil:
 		return nil, nil
 	case r.Drift != nil:
-		return driftItems(*r.Plan, *r.Drift, r.FailOn, r.Given), driftWords()
+		words = append(text.Strings(plan.DriftKinds()), wordIgnored, wordUnreadable, wordClean)
+		return driftItems(*r.Plan, *r.Drift, r.FailOn, r.Given), words
 	case len(r.Outcomes) > 0:
-		return applyItems(*r.Plan, r.Outcomes, r.Given), applyWords()
+		results, actions := apply.Results()[1:], plan.Actions()[len(changing()):]
+		words = slices.Concat(text.Each(changing(), past), text.Strings(results), text.Strings(actions))
+		return applyItems(*r.Plan, r.Outcomes, r.Given), words
 	}
 	return planItems(*r.Plan, r.Given), text.Strings(plan.Actions())
 }
 
-// categories returns the items by their words. Those that are equal are one.
+// categories returns a category for each word, also if it has no items, since reports show all counts. Items that are
+// equal are one.
 func (r Run) categories() []category {
 	items, words := r.items()
-	return byCategory(words, joinEqual(items))
+	byWord := map[string][]item{}
+	for _, it := range joinEqual(items) {
+		byWord[it.word] = append(byWord[it.word], it)
+	}
+	categories := make([]category, len(words))
+	for i, word := range words {
+		categories[i] = category{word, byWord[word]}
+	}
+	return categories
 }
 
 // headline is the line of all counts.
@@ -233,7 +245,6 @@ type driftSummary struct {
 }
 
 func (r Run) driftJSON(doc document, d plan.Drift) driftDocument {
-	failOn := r.FailOn
 	out := driftDocument{
 		document: doc, Findings: []findingJSON{}, Unreadable: []unreadableJSON{},
 		Summary: driftSummary{
@@ -244,7 +255,7 @@ func (r Run) driftJSON(doc document, d plan.Drift) driftDocument {
 	for _, k := range plan.DriftKinds() {
 		out.Summary.Kinds[k] = len(d.Of(k))
 	}
-	for _, k := range failOn {
+	for _, k := range r.FailOn {
 		out.Summary.Counted += out.Summary.Kinds[k]
 	}
 	for _, f := range slices.Concat(d.Findings, d.Ignored) {
@@ -255,7 +266,7 @@ func (r Run) driftJSON(doc document, d plan.Drift) driftDocument {
 		if f.Ignore != nil {
 			j.Ignored = &ignoreJSON{f.Ignore.At, f.Ignore.Until, f.Ignore.Reason}
 		} else {
-			j.Counts = slices.Contains(failOn, f.Kind)
+			j.Counts = slices.Contains(r.FailOn, f.Kind)
 		}
 		out.Findings = append(out.Findings, j)
 	}
@@ -291,7 +302,6 @@ type blockedJSON struct {
 }
 
 func (r Run) applyJSON(doc document, p plan.Plan) applyDocument {
-	outcomes := r.Outcomes
 	out := applyDocument{
 		document: doc, Who: r.Who, By: r.By, ID: p.ID,
 		Outcomes: []outcomeJSON{}, Blocked: []blockedJSON{}, Summary: map[apply.Result]int{},
@@ -300,7 +310,7 @@ func (r Run) applyJSON(doc document, p plan.Plan) applyDocument {
 	for _, res := range apply.Results() {
 		out.Summary[res] = 0
 	}
-	for _, o := range outcomes {
+	for _, o := range r.Outcomes {
 		out.Summary[o.Result]++
 		j := outcomeJSON{
 			subject: r.subject(o.Row), Action: o.Row.Action(), Result: o.Result, TookMS: o.Took.Milliseconds(),
