@@ -29,7 +29,6 @@ type problem struct {
 
 func (p *problem) Error() string { return p.What }
 
-// busy is the answer when a limit is reached.
 func busy(what string) error {
 	return &problem{http.StatusServiceUnavailable, what, "try again in some seconds"}
 }
@@ -55,7 +54,6 @@ func (s *server) api(mux *http.ServeMux) {
 	}
 }
 
-// answer writes what f makes, or why there is nothing.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, f answer) {
 	w.Header().Set("Content-Type", "application/json")
 	select {
@@ -82,7 +80,6 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, f answer) {
 	_, _ = patient(w).Write(body.Bytes()) // the reader may have gone
 }
 
-// current returns the board if it is current.
 func (s *server) current(ctx context.Context) (*Board, error) {
 	b, ok := await(ctx, &s.keeper.board)
 	switch {
@@ -94,14 +91,12 @@ func (s *server) current(ctx context.Context) (*Board, error) {
 	return b, nil
 }
 
-// problemOf is err as an answer.
 func problemOf(err error) *problem {
 	p := &problem{http.StatusInternalServerError, err.Error(), ""}
 	errors.As(err, &p)
 	return p
 }
 
-// refuse answers with why there is no document.
 func refuse(w http.ResponseWriter, err error) {
 	p := problemOf(err)
 	if p.code == http.StatusServiceUnavailable {

@@ -41,7 +41,6 @@ func (k *keeper) detail(path string) (*watchedDetail, error) {
 	return d, nil
 }
 
-// releaseDetail gives a detail back.
 func (k *keeper) releaseDetail(d *watchedDetail) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -51,7 +50,6 @@ func (k *keeper) releaseDetail(d *watchedDetail) {
 	}
 }
 
-// countDetails counts what is looked at.
 func (k *keeper) countDetails() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

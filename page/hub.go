@@ -124,7 +124,6 @@ func (h *hub) drop(v *scene) {
 	v.cancel()
 }
 
-// count returns how many views are open.
 func (h *hub) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -225,7 +224,6 @@ func (f *feed[T]) now() (value T, ok bool, changed <-chan struct{}) {
 	return f.value, f.set, f.changed
 }
 
-// put makes value the newest.
 func (f *feed[T]) put(value T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -242,7 +240,6 @@ type patch struct {
 	event []byte
 }
 
-// patchData is the data of the event.
 type patchData struct {
 	Version uint64     `json:"v"`
 	Title   string     `json:"title"`
@@ -394,7 +391,6 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// streams counts those that are open.
 type streams struct {
 	mu   sync.Mutex
 	all  int

@@ -68,7 +68,6 @@ type collector struct{ *server }
 // Describe implements prometheus.Collector: which metrics there are is known when they are collected.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector.
 func (c collector) Collect(to chan<- prometheus.Metric) {
 	s := scrape{to, c.cfg.Kinds}
 	s.add("muster_build_info", "The version of muster; always 1.", 1, "version", c.cfg.Version)
@@ -89,13 +88,11 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// scrape sends samples.
 type scrape struct {
 	to    chan<- prometheus.Metric
 	kinds []zkstate.Kind
 }
 
-// count sends a counter.
 func (s scrape) count(name, help string, n *atomic.Int64) {
 	d := prometheus.NewDesc(name, help, nil, nil)
 	s.to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n.Load()))

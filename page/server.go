@@ -102,7 +102,6 @@ func (s *server) serve(web *http.Server, l net.Listener) error {
 	return web.Serve(l)
 }
 
-// server answers requests.
 type server struct {
 	cfg    Config
 	keeper *keeper
@@ -125,7 +124,6 @@ type server struct {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// handler is the whole server.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /assets/{file}", func(w http.ResponseWriter, r *http.Request) { // lists no folder
@@ -188,7 +186,6 @@ func (s *server) called(host string) bool {
 	return slices.Contains(s.cfg.Hosts, name)
 }
 
-// allowed reports whether a request has the token.
 func (s *server) allowed(r *http.Request) bool {
 	if s.cfg.Token == "" {
 		return true
@@ -205,7 +202,6 @@ func (s *server) allowed(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 
-// page answers with a whole page.
 func (s *server) page(w http.ResponseWriter, r *http.Request) {
 	request, ok := parseRequest(r.URL)
 	if len(r.URL.String()) > maxURL {
@@ -362,7 +358,6 @@ func (b *bounded) add(c net.Conn) *boundedConn {
 	return one
 }
 
-// count is how many connections are open.
 func (b *bounded) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -398,7 +393,6 @@ func addressOf(remote string) netip.Addr {
 	return a
 }
 
-// boundedConn is a connection that counts.
 type boundedConn struct {
 	net.Conn
 	in   *bounded

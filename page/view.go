@@ -107,7 +107,6 @@ func (p *painter) addHTML(in, html string) {
 	p.fragments = append(p.fragments, Fragment{id, in, html})
 }
 
-// html executes a template.
 func (v *views) html(name string, data any) string {
 	var b strings.Builder
 	if err := v.templates.ExecuteTemplate(&b, name, data); err != nil {
@@ -224,7 +223,6 @@ type Request struct {
 // View is one of the pages.
 type View string
 
-// The views.
 const (
 	Overview View = "overview"
 	Resource View = "resource"

@@ -10,14 +10,12 @@ import (
 	"muster/view"
 )
 
-// applyView is one apply as templates show it.
 type applyView struct {
 	history.Found
 	Link, Took, Class, What string // Link: the URL of the CI run, if a browser may follow it
 	Amiss                   bool
 }
 
-// history shows who applied what and when.
 func (p *painter) history() {
 	var shown []history.Found
 	stacks := map[string]int{}

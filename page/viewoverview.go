@@ -115,7 +115,6 @@ func needOf(r row, j view.Resource) needView {
 	return n
 }
 
-// stackView is one stack with its last apply.
 type stackView struct {
 	Name      string
 	Roots     []string
@@ -143,7 +142,6 @@ func (p *painter) stacks() {
 	}
 }
 
-// choice is one choice of the filter.
 type choice struct {
 	Value  string
 	Word   word

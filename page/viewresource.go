@@ -14,7 +14,6 @@ import (
 	"muster/view"
 )
 
-// resource shows one resource.
 func (p *painter) resource(d *Detail) {
 	if j, ok := p.board.resource(p.request.Path); d == nil && ok { // it was not looked at yet
 		d = &Detail{Resource: j}
@@ -104,7 +103,6 @@ func recordOf(o *resource.Observed) recordView {
 // largestTable is how many workers are shown as a table. More are a grid, with a table of some that are not live.
 const largestTable = 100
 
-// job shows the workers of a job.
 func (p *painter) job(d *Detail) {
 	lines := d.Absent()
 	if len(lines) > 0 && len(d.Workers) > 0 { // else nobody has joined, or the workers were not read
@@ -123,7 +121,6 @@ func (p *painter) job(d *Detail) {
 	}
 }
 
-// workersView is the section of a table of workers.
 type workersView struct {
 	Apart bool   // those that need a look; the grid shows all
 	More  string // how many others there are
@@ -200,7 +197,6 @@ func legendOf(count map[string]int) []legend {
 	return all
 }
 
-// group shows the duties and the members of a group.
 func (p *painter) group(d *Detail) {
 	g := d.Group
 	if g == nil {
@@ -274,7 +270,6 @@ func runClass(r view.Run) string {
 	return ""
 }
 
-// queue shows the batches and the processes of a queue.
 func (p *painter) queue(d *Detail) {
 	p.batches(d)
 	if d.Queue != nil && len(d.Queue.Processes) > 0 {
@@ -285,7 +280,6 @@ func (p *painter) queue(d *Detail) {
 	}
 }
 
-// batchView is a batch with how far it is.
 type batchView struct {
 	BatchProgress
 	Ended                      int64

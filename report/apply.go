@@ -263,7 +263,6 @@ func namesWidth(applies []history.Found, columns int) (stack, actor int) {
 	return stack, min(actor, room-stack)
 }
 
-// applyDetails are the lines below an apply.
 func applyDetails(a history.Found) []string {
 	var lines []string
 	for _, n := range a.Named() {

@@ -93,7 +93,6 @@ func declaredFields(d resource.Declaration, section string, origins map[string]s
 	return fs
 }
 
-// section writes a heading and its fields.
 func (p *page) section(heading string, fs []field) {
 	p.newline()
 	p.line(bold, "  "+heading, 4)
@@ -217,7 +216,6 @@ func (p *page) runs(runs []view.Run, now time.Time) {
 	p.tableSection(rows)
 }
 
-// indented puts two spaces before each line.
 func indented(lines []string) []string {
 	for i := range lines {
 		lines[i] = "  " + lines[i]
@@ -225,7 +223,6 @@ func indented(lines []string) []string {
 	return lines
 }
 
-// explainJSON is a row and why it is so, for programs.
 type explainJSON struct {
 	FormatVersion string `json:"format_version"`
 	view.Resource
@@ -285,7 +282,6 @@ func ExplainDutyJSON(w io.Writer, at string, o *resource.Observed, d view.Group,
 	}{"1.0", at + "/" + duty.Name, at, o.Status(), d.Assigner, duty})
 }
 
-// writeDocument writes a document for programs.
 func writeDocument(w io.Writer, doc any) error {
 	body, err := planfile.CanonicalJSON(doc)
 	if err == nil {

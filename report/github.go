@@ -80,7 +80,6 @@ func escapeMessage(s string) string {
 	return strings.NewReplacer("%", "%25", "\n", "%0A").Replace(text.EscapeLines(s))
 }
 
-// escapeProperty escapes a property of a workflow command.
 func escapeProperty(s string) string {
 	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(escapeMessage(s))
 }

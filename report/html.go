@@ -29,7 +29,6 @@ func (r Run) html() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// htmlPage is the data of the template.
 type htmlPage struct {
 	Run
 	Stack, Headline, Verdict, Facts string

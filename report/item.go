@@ -30,7 +30,6 @@ type item struct {
 	equal   []item         // all that this item stands for; empty if it stands for itself. See joinEqual
 }
 
-// level is how important an item is.
 type level int
 
 const (
@@ -63,7 +62,6 @@ type category struct {
 	items []item
 }
 
-// count is how many rows the items of a category stand for.
 func (c category) count() int {
 	n := 0
 	for _, it := range c.items {
@@ -72,7 +70,6 @@ func (c category) count() int {
 	return n
 }
 
-// planItems returns one item for each row.
 func planItems(p plan.Plan, g Given) []item {
 	from := movedFrom(p)
 	items := make([]item, len(p.Rows))
@@ -230,10 +227,8 @@ func ofOne(f field) bool {
 	return slices.Contains([]string{"path", "live", tookKey, toProceed}, f.Key)
 }
 
-// tookKey is the key of a field with the time that a change took.
 const tookKey = "took"
 
-// merge makes one item of equal ones.
 func merge(equal []item) item {
 	it := equal[0]
 	it.equal = equal
@@ -258,7 +253,6 @@ func merge(equal []item) item {
 // keysKey is the key of the first field of equal items: the keys of their for_each.
 const keysKey = "keys"
 
-// fewKeys is how many keys of equal items are named.
 const fewKeys = 3
 
 // nextOfAll is the next step of the first of equal items. It says so if the others have another.
@@ -271,10 +265,8 @@ func (it item) nextOfAll() string {
 	return it.next
 }
 
-// count is how many rows the item stands for.
 func (it item) count() int { return max(1, len(it.equal)) }
 
-// rows lists the rows that the item stands for.
 func (it item) rows() []plan.Row {
 	if len(it.equal) == 0 {
 		return []plan.Row{it.row}
@@ -377,7 +369,6 @@ func countRows(rows []plan.Row) string {
 	return cmp.Or(text.CountEach(names), "0 jobs")
 }
 
-// are is the verb for so many things.
 func are(n int) string {
 	if n == 1 {
 		return " is "

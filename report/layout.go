@@ -83,7 +83,6 @@ func (p *page) newline() {
 	p.col = 0
 }
 
-// moveTo moves right to a column.
 func (p *page) moveTo(col int) {
 	if p.col < col {
 		p.write(plain, strings.Repeat(" ", col-p.col))
@@ -110,7 +109,6 @@ func (p *page) line(st style, s string, hang int) {
 	p.newline()
 }
 
-// countsLine writes a line of counts.
 func (p *page) countsLine(s string) {
 	if p.wrapCounts {
 		p.wrap(bold, s, 2)
@@ -179,7 +177,6 @@ func (p *page) steps(step string, hang int) {
 	}
 }
 
-// next writes what the user can do next, if anything.
 func (p *page) next(step string) {
 	if step != "" {
 		p.write(plain, "next: ")

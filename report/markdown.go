@@ -70,7 +70,6 @@ func writeCaveats(b *bytes.Buffer, caveats []string) {
 	}
 }
 
-// writeCounts writes a table of all counts.
 func writeCounts(b *bytes.Buffer, categories []category) {
 	if len(categories) == 0 {
 		return
@@ -167,7 +166,6 @@ func code(s string) string {
 	return fence + s + fence
 }
 
-// fenced is text as a code block.
 func fenced(language, text string) string {
 	fence := strings.Repeat("`", max(3, longestRun(text)+1))
 	return fence + language + "\n" + text + "\n" + fence + "\n"

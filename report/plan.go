@@ -29,7 +29,6 @@ func Plan(w io.Writer, p plan.Plan, o Options) error {
 	return pg.flush()
 }
 
-// attention reports whether a row needs attention.
 func attention(r plan.Row) bool { return r.Action() != plan.None && r.Action() != plan.Unmanaged }
 
 // header says what was compared. Only this part of a plan can differ between two runs that read the same.

@@ -47,7 +47,6 @@ func (r Run) prometheus() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// metrics makes gauges.
 type metrics struct{ factory promauto.Factory }
 
 // one is a gauge without labels of its own.

@@ -125,7 +125,6 @@ func (r Run) headline() string {
 // asked says who asked for an apply, as its process is named if nobody is; empty for other runs.
 func (r Run) asked() string { return cmp.Or(r.Who.Actor, r.By) }
 
-// caveats lists what the report does not cover.
 func (r Run) caveats() []string {
 	if r.Plan == nil {
 		return nil

@@ -99,7 +99,6 @@ func Detail(w io.Writer, r view.Resource, o Options) error {
 	return p.flush()
 }
 
-// lines writes each as a line of its own.
 func (p *page) lines(all []string) {
 	for _, line := range all {
 		p.line(plain, line, 2)

@@ -193,7 +193,6 @@ func (r Run) Took() string {
 	return max(0, r.Ended.Sub(*r.Started)).Round(time.Second).String()
 }
 
-// groups is how groups are shown.
 type groups struct{ plain }
 
 func (groups) Columns() []string { return []string{"members and duties"} }
@@ -277,7 +276,6 @@ func (groups) document(r Resource, common resourceJSON) any {
 	return out
 }
 
-// next says what the user can do about a group that is as it should be read.
 func (groups) next(r Resource) string {
 	d, at := r.Group, r.Path
 	if d == nil {

@@ -291,7 +291,6 @@ func (jobs) document(r Resource, common resourceJSON) any {
 	return out
 }
 
-// meaning says why a job has its status.
 func (jobs) meaning(o *resource.Observed) string {
 	if o.Status() == resource.StatusReady {
 		return "nobody has joined this generation"
@@ -314,7 +313,6 @@ func (jobs) meaning(o *resource.Observed) string {
 	return "all have joined and none is missing: " + counts
 }
 
-// next says what the user can do about a job that is as it should be read.
 func (jobs) next(r Resource) string {
 	at, quoted := r.Path, text.ShellWord(r.Path)
 	switch r.Observed.Status() {

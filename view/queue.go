@@ -89,7 +89,6 @@ func (d Queue) Amiss() []string {
 	return append(lines, d.Unread...)
 }
 
-// queues is how queues are shown.
 type queues struct{ plain }
 
 func (queues) Columns() []string { return []string{"members and batches"} }
@@ -166,7 +165,6 @@ func (queues) document(r Resource, common resourceJSON) any {
 	return out
 }
 
-// next says what the user can do about a queue that is as it should be read.
 func (queues) next(r Resource) string {
 	if r.Queue == nil {
 		return ""
