@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bufio"
 	"cmp"
 	"crypto/sha256"
 	"embed"
@@ -274,29 +275,25 @@ func (v *views) document(w io.Writer, r Request, shown Rendered) error {
 	for _, f := range shown.Fragments {
 		children[f.In] = append(children[f.In], f)
 	}
-	return writeSlots(w, outer, children)
+	b := bufio.NewWriterSize(w, writeChunk)
+	writeSlots(b, outer, children)
+	return b.Flush()
 }
 
 // writeSlots writes html with the fragments in their slots. Only our templates can make a slot: text is escaped, so
 // that it has no ">".
-func writeSlots(w io.Writer, html string, children map[string][]Fragment) error {
+func writeSlots(w *bufio.Writer, html string, children map[string][]Fragment) {
 	const mark = " data-slot>"
 	for {
 		before, after, found := strings.Cut(html, mark)
+		w.WriteString(before)
 		if !found {
-			_, err := io.WriteString(w, html)
-			return err
+			return
 		}
-		if _, err := io.WriteString(w, before+mark); err != nil {
-			return err
-		}
+		w.WriteString(mark)
 		for _, f := range children[slotID(before)] {
-			if err := writeSlots(w, f.HTML, children); err != nil {
-				return err
-			}
-			if _, err := io.WriteString(w, "\n"); err != nil {
-				return err
-			}
+			writeSlots(w, f.HTML, children)
+			w.WriteByte('\n')
 		}
 		html = after
 	}
