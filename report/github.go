@@ -31,12 +31,8 @@ func (r Run) github() ([]byte, error) {
 		if command == "" {
 			continue
 		}
-		at := ""
-		if it.row.New != nil {
-			at = it.row.At()
-		}
 		text := strings.Join(text.NonEmpty(it.summary()+": "+it.because, nextLine(it.next)), "\n")
-		add(command, annotation{at, "muster " + r.Command + ": " + it.word + " " + it.name(), text})
+		add(command, annotation{it.row.At(), "muster " + r.Command + ": " + it.word + " " + it.name(), text})
 	}
 	for _, s := range r.caveats() {
 		add("warning", annotation{"", "muster " + r.Command, s})

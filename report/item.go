@@ -257,10 +257,8 @@ const fewKeys = 3
 
 // nextOfAll is the next step of the first of equal items. It says so if the others have another.
 func (it item) nextOfAll() string {
-	for _, e := range it.equal {
-		if e.next != it.next {
-			return it.next + "; the others likewise"
-		}
+	if slices.ContainsFunc(it.equal, func(e item) bool { return e.next != it.next }) {
+		return it.next + "; the others likewise"
 	}
 	return it.next
 }
@@ -318,37 +316,33 @@ func (p *page) blocks(items []item) {
 		address = max(address, min(text.Width(text.Escape(it.name())), widestAddress))
 		title = max(title, min(text.Width(text.Escape(it.title)), widestTitle))
 	}
-	columns := columns{title: 4 + address + 2}
-	columns.right = columns.title + title + 2
+	titleAt := 4 + address + 2
 	for _, it := range items {
-		p.head(it, columns)
+		p.head(it, titleAt, titleAt+title+2)
 		p.fields(it.fields)
 		p.newline()
 	}
 }
 
-// columns are the columns of a block's first line, after the symbol at 0 and the address at 4.
-type columns struct{ title, right int }
-
-// head writes the symbol, the address and the title, and behind them the place of the declaration. If the place does
-// not fit, it has a line of its own.
-func (p *page) head(it item, at columns) {
+// head writes the symbol at column 0, the address at 4 and the title at titleAt, and behind them, at placeAt, the place
+// of the declaration. If the place does not fit, it has a line of its own.
+func (p *page) head(it item, titleAt, placeAt int) {
 	p.symbol(it.symbol)
 	p.moveTo(4)
 	p.write(bold, it.name())
 	p.write(plain, "  ")
-	p.moveTo(at.title)
-	p.wrap(plain, it.title, at.title+2)
-	right := it.place()
-	switch start := max(at.right, p.col+2); {
-	case right == "":
-	case start+text.Width(text.Escape(right)) > p.width:
+	p.moveTo(titleAt)
+	p.wrap(plain, it.title, titleAt+2)
+	place := it.place()
+	switch start := max(placeAt, p.col+2); {
+	case place == "":
+	case start+text.Width(text.Escape(place)) > p.width:
 		p.newline()
 		p.moveTo(6)
 	default:
 		p.moveTo(start)
 	}
-	p.write(plain, right)
+	p.write(plain, place)
 	p.newline()
 }
 
