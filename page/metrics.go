@@ -118,7 +118,12 @@ func (s scrape) board(b *Board) {
 	}
 	s.add("muster_serve_left_out", "Jobs, groups and queues that have no series of their own, because there are too many.",
 		float64(max(0, len(b.Resources)-maxSeries)))
-	s.history(b)
+	for _, stack := range b.Stacks {
+		if stack.Last != nil {
+			s.add("muster_stack_last_apply_timestamp_seconds", "When the stack was applied last.",
+				seconds(stack.Last.Started), "stack", label(stack.Name))
+		}
+	}
 }
 
 // counts adds how many jobs, groups and queues have each status; those that none has are 0.
@@ -164,16 +169,6 @@ func (s scrape) resource(j view.Resource) {
 	}
 	for _, g := range view.DisplayOf(o).Gauges(j) {
 		add(g.Name, g.Help, g.Value)
-	}
-}
-
-// history adds when each stack was applied last.
-func (s scrape) history(b *Board) {
-	for _, stack := range b.Stacks {
-		if stack.Last != nil {
-			s.add("muster_stack_last_apply_timestamp_seconds", "When the stack was applied last.",
-				seconds(stack.Last.Started), "stack", label(stack.Name))
-		}
 	}
 }
 

@@ -276,7 +276,10 @@ func (p *painter) queue(d *Detail) {
 		p.processes(d)
 	}
 	if len(d.Dead) > 0 {
-		p.dead(d.Dead)
+		p.add(mainSlot, "dead", word(text.ShellWord(p.request.Path)))
+		for _, t := range d.Dead {
+			p.add("dead-list", "deadtask", t)
+		}
 	}
 }
 
@@ -357,12 +360,5 @@ func (p *painter) processes(d *Detail) {
 			First bool
 			Hands []Hand
 		}{m, m.Identity == d.Queue.First, hands[m.Identity]})
-	}
-}
-
-func (p *painter) dead(all []DeadTask) {
-	p.add(mainSlot, "dead", word(text.ShellWord(p.request.Path)))
-	for _, t := range all {
-		p.add("dead-list", "deadtask", t)
 	}
 }
