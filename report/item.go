@@ -93,10 +93,8 @@ func becauseAndLoss(r plan.Row) string {
 }
 
 func assess(r plan.Row) (level, verdict) {
-	switch a := r.Action(); {
-	case a == plan.Blocked:
-		return warning, failed
-	case r.Old.Class() == resource.Unreadable, r.Old.Class() == resource.Damaged:
+	switch {
+	case r.Action() == plan.Blocked, r.Old.Class() == resource.Unreadable, r.Old.Class() == resource.Damaged:
 		return warning, failed
 	case r.Deletes():
 		return warning, passed
