@@ -261,14 +261,8 @@ func diff(old, next Rendered) (set []patchSet, remove []string) {
 	was, is := old.Fragments, next.Fragments
 	last := map[string]string{} // id of the last fragment by parent
 	for len(was) > 0 && len(is) > 0 && was[0] == is[0] {
-		if len(is) == 1 || is[1].In != is[0].In {
-			last[is[0].In] = is[0].ID
-		}
+		last[is[0].In] = is[0].ID
 		was, is = was[1:], is[1:]
-	}
-	if begin := len(next.Fragments) - len(is); begin > 0 {
-		before := next.Fragments[begin-1]
-		last[before.In] = before.ID
 	}
 	for len(was) > 0 && len(is) > 0 && was[len(was)-1] == is[len(is)-1] {
 		was, is = was[:len(was)-1], is[:len(is)-1]
