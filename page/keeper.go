@@ -85,7 +85,7 @@ func (k *keeper) disconnected() {
 func (k *keeper) follow(ctx context.Context, s *zkconn.Session, read func()) error {
 	l := &link{mirror: zkstate.NewMirror(s)}
 	k.link.put(l)
-	x := &index{keeper: k, mirror: l.mirror}
+	x := &index{cfg: k.cfg, mirror: l.mirror}
 	defer x.close()
 	back, stop := k.watchConnection(ctx, s)
 	defer stop()
@@ -256,7 +256,7 @@ func (k *keeper) newBoard(t *tracking, x *index, state plan.State) *Board {
 
 // index keeps current which stacks there are, where they have something, and who applied them.
 type index struct {
-	keeper *keeper
+	cfg    Config
 	mirror *zkstate.Mirror
 	look   *zkstate.Look
 
@@ -279,7 +279,7 @@ func (x *index) update(ctx context.Context) error {
 		return nil
 	}
 	look := x.mirror.Look()
-	err := x.read(ctx, zkstate.NewReader(look, x.keeper.cfg.Home, x.keeper.cfg.Kinds...))
+	err := x.read(ctx, zkstate.NewReader(look, x.cfg.Home, x.cfg.Kinds...))
 	x.close()
 	x.look = look
 	return err
@@ -287,14 +287,13 @@ func (x *index) update(ctx context.Context) error {
 
 // read reads the index. What is damaged or may not be read is a problem, and no error.
 func (x *index) read(ctx context.Context, r *zkstate.Reader) error {
-	cfg := x.keeper.cfg
 	x.stacks, x.history, x.last, x.problem = nil, nil, map[string]history.Found{}, ""
 	names, err := r.Stacks(ctx)
 	if err := x.note(ctx, err); err != nil {
 		return err
 	}
-	if len(cfg.Stacks) > 0 {
-		shown := func(name string) bool { return slices.Contains(cfg.Stacks, name) }
+	if len(x.cfg.Stacks) > 0 {
+		shown := func(name string) bool { return slices.Contains(x.cfg.Stacks, name) }
 		for _, name := range names {
 			if !shown(name) { // it may have something beside what is shown
 				if err := x.lastOf(ctx, r, name); err != nil {
@@ -304,13 +303,13 @@ func (x *index) read(ctx context.Context, r *zkstate.Reader) error {
 		}
 		names = slices.DeleteFunc(names, func(name string) bool { return !shown(name) })
 	}
-	x.roots = slices.Concat(cfg.Roots, cfg.Also)
+	x.roots = slices.Concat(x.cfg.Roots, x.cfg.Also)
 	for _, name := range names {
 		if err := x.stack(ctx, r, name, max(1, maxHistory/len(names))); err != nil {
 			return err
 		}
 	}
-	if len(cfg.Roots) == 0 && len(cfg.Stacks) == 0 {
+	if len(x.cfg.Roots) == 0 && len(x.cfg.Stacks) == 0 {
 		x.roots = append(x.roots, resource.DefaultRoot)
 	}
 	slices.Sort(x.roots)
@@ -322,13 +321,12 @@ func (x *index) read(ctx context.Context, r *zkstate.Reader) error {
 // stack reads one stack, and the newest n entries of its history. If roots are named, a stack that has nothing in any
 // of them is not shown.
 func (x *index) stack(ctx context.Context, r *zkstate.Reader, name string, n int) error {
-	cfg := x.keeper.cfg
 	roots, err := r.Roots(ctx, name)
 	if err := x.note(ctx, err); err != nil {
 		return err
 	}
-	if len(cfg.Roots) > 0 {
-		if !slices.ContainsFunc(roots, func(root string) bool { return slices.Contains(cfg.Roots, root) }) {
+	if len(x.cfg.Roots) > 0 {
+		if !slices.ContainsFunc(roots, func(root string) bool { return slices.Contains(x.cfg.Roots, root) }) {
 			return x.lastOf(ctx, r, name)
 		}
 	} else {

@@ -458,8 +458,7 @@ func TestTooManyConnections(t *testing.T) {
 		open("127.0.0.1:1", i%2 == 0)
 	}
 	other := open("[2001:db8::1]:1", true)
-	if more := open("127.0.0.1:2", false); more == nil || b.open[first] || !b.open[other] ||
-		here() != MaxFromAddress {
+	if more := open("127.0.0.1:2", false); more == nil || b.open[first] || !b.open[other] || here() != MaxFromAddress {
 		t.Errorf("one more of an address: %v, %d", more, here())
 	}
 	for range MaxFromAddress {

@@ -115,13 +115,6 @@ func needOf(r row, j view.Resource) needView {
 	return n
 }
 
-type stackView struct {
-	Name      string
-	Roots     []string
-	Resources string
-	Last      *applyView
-}
-
 func (p *painter) stacks() {
 	if len(p.board.Stacks) == 0 && p.board.Unindexed == "" {
 		return
@@ -134,11 +127,15 @@ func (p *painter) stacks() {
 	}
 	p.add(mainSlot, "stacks", word(p.board.Unindexed))
 	for _, s := range p.board.Stacks {
-		v := stackView{Name: s.Name, Roots: s.Roots, Resources: text.Thousands(count[s.Name])}
+		var last *applyView
 		if s.Last != nil {
-			v.Last = new(applyOf(*s.Last))
+			last = new(applyOf(*s.Last))
 		}
-		p.add("stacks-list", "stack", v)
+		p.add("stacks-list", "stack", struct {
+			Stack
+			Resources string
+			Last      *applyView
+		}{s, text.Thousands(count[s.Name]), last})
 	}
 }
 

@@ -29,20 +29,16 @@ func (p *painter) resource(d *Detail) {
 	if amiss := amissOf(d); len(amiss) > 0 {
 		p.add(mainSlot, "amiss", amiss)
 	}
-	if draw := sections()[view.KindOf(&d.Observed).Name]; draw != nil {
+	draw := map[string]func(*painter, *Detail){ // what only one kind has
+		job.KindName: (*painter).job, group.KindName: (*painter).group, queue.KindName: (*painter).queue,
+	}[view.KindOf(&d.Observed).Name]
+	if draw != nil {
 		draw(p, d)
 	}
 	if n := d.Observed.Strangers; len(n) > 0 {
 		p.add(mainSlot, "strangers", n)
 	}
 	p.add(mainSlot, "record", recordOf(&d.Observed))
-}
-
-// sections draw what only one kind has. A kind that has nothing of its own to draw is not listed.
-func sections() map[string]func(*painter, *Detail) {
-	return map[string]func(*painter, *Detail){
-		job.KindName: (*painter).job, group.KindName: (*painter).group, queue.KindName: (*painter).queue,
-	}
 }
 
 // amissOf says what keeps the page from showing all, or a queue from working.
