@@ -235,7 +235,6 @@ type asked struct {
 	problem string // why it did not
 }
 
-// run asks until ctx ends.
 func (w *redisWatch) run(ctx context.Context) {
 	defer func() {
 		if w.lookout != nil {

@@ -231,7 +231,6 @@ func (t *tracking) count(ctx context.Context, r *zkstate.Reader, path string, o 
 	return nil
 }
 
-// newBoard is the board of what was read.
 func (k *keeper) newBoard(t *tracking, x *index, state plan.State) *Board {
 	b := &Board{
 		At: time.Now(), Servers: k.cfg.Servers, Connected: true, Roots: x.roots, Unlisted: state.Unlisted,
@@ -273,7 +272,6 @@ func (x *index) close() {
 	}
 }
 
-// update reads the index if it has changed.
 func (x *index) update(ctx context.Context) error {
 	if x.look != nil && !zkconn.Closed(x.look.Changed()) {
 		return nil

@@ -98,7 +98,6 @@ type painter struct {
 // main is the slot of the sections.
 const mainSlot = "main"
 
-// add adds an element to the slot in.
 func (p *painter) add(in, name string, data any) { p.addHTML(in, p.views.html(name, data)) }
 
 // addHTML adds an element to the slot in. Its id is its first attribute.
@@ -158,7 +157,6 @@ type Board struct {
 	last map[string]history.Found // by stack, also of stacks that are not shown
 }
 
-// resource returns what is at path.
 func (b *Board) resource(path string) (view.Resource, bool) {
 	i, ok := slices.BinarySearchFunc(b.Resources, path, func(j view.Resource, path string) int {
 		return strings.Compare(j.Path, path)

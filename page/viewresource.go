@@ -175,19 +175,13 @@ func (p *painter) grid(d *Detail, n int) {
 	}
 }
 
-type legend struct {
-	State, Word string
-	N           int
-}
-
-func legendOf(count map[string]int) []legend {
-	var all []legend
-	for _, l := range []legend{
-		{"live", "live", 0}, {"completed", "completed", 0}, {"left", "left", 0}, {"lost", "lost", 0},
-		{"absent", "not joined", 0},
+func legendOf(count map[string]int) (all []view.Figure) {
+	for _, f := range []view.Figure{
+		{Word: "live", Class: "live"}, {Word: "completed", Class: "completed"}, {Word: "left", Class: "left"},
+		{Word: "lost", Class: "lost"}, {Word: "not joined", Class: "absent"},
 	} {
-		if l.N = count[l.State]; l.N > 0 {
-			all = append(all, l)
+		if f.N = count[f.Class]; f.N > 0 {
+			all = append(all, f)
 		}
 	}
 	return all
@@ -241,16 +235,12 @@ func dutyOf(d view.Duty) dutyView {
 	return v
 }
 
-// maxRuns is how many of its last runs are shown of a cron.
-const maxRuns = 5
-
 func (p *painter) crons(g *view.Group) {
 	crons := slices.DeleteFunc(slices.Clone(g.Duties), func(d view.Duty) bool { return d.Type != group.Cron })
 	if len(crons) > 0 {
 		p.add(mainSlot, "crons", nil)
 	}
 	for _, d := range crons {
-		d.Runs = d.Runs[:min(len(d.Runs), maxRuns)]
 		p.add("crons-list", "cron", d)
 	}
 }

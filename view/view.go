@@ -20,7 +20,7 @@ import (
 // MaxCounted limits the counting of restarts, which takes three reads a worker. A table of more workers has none.
 const MaxCounted = 1000
 
-// RunsInJSON is how many runs of each cron the JSON of a group has.
+// RunsInJSON is how many runs of each cron the JSON of a group has, and the page shows.
 const RunsInJSON = 5
 
 // Resource is what was read of one job, group or queue. Its JSON is who is in it, and what they do.
@@ -74,7 +74,7 @@ type Section struct {
 
 // Figure is a number with its word, and of how many.
 type Figure struct {
-	Word, Class string // Class: ok, bad, or empty
+	Word, Class string // Class: in the style sheet; may be empty
 	N, Of       int    // Of 0: of nothing
 }
 
