@@ -25,7 +25,11 @@ func Drift(w io.Writer, p plan.Plan, d plan.Drift, failOn []plan.DriftKind, o Op
 	pg := newPage(w, o)
 	pg.header("drift", p, o)
 	var items []item
+	var clean []plan.Row
 	for _, it := range driftItems(p, d, failOn, o.Given) {
+		if it.word == wordClean {
+			clean = append(clean, it.row)
+		}
 		if o.All && it.word != wordClean || it.level > quiet {
 			items = append(items, it)
 		}
@@ -33,7 +37,7 @@ func Drift(w io.Writer, p plan.Plan, d plan.Drift, failOn []plan.DriftKind, o Op
 	items = o.join(items)
 	pg.blocks(items)
 	if len(d.Findings) == len(d.Of(plan.DriftUnmanaged)) {
-		pg.line(plain, noDrift(p, d), 0)
+		pg.line(plain, noDrift(clean, d), 0)
 	}
 	width := 0
 	for _, it := range items {
@@ -55,16 +59,10 @@ func DriftCounts(d plan.Drift) string {
 }
 
 // noDrift is the sentence for a check without findings about this stack.
-func noDrift(p plan.Plan, d plan.Drift) string {
+func noDrift(clean []plan.Row, d plan.Drift) string {
 	what := "No drift. "
 	if d.Incomplete() {
 		what = "No drift in what could be seen. "
-	}
-	var clean []plan.Row
-	for _, it := range driftItems(p, d, nil, nil) {
-		if it.word == wordClean {
-			clean = append(clean, it.row)
-		}
 	}
 	return what + countRows(clean) + are(len(clean)) + "as declared."
 }
