@@ -100,9 +100,13 @@ func (k *keeper) followDetail(ctx context.Context, d *watchedDetail, l *link, en
 				return
 			}
 		}
-		asked, redisChanged := w.asked()
-		if ready && (w.redis == nil || asked != nil) {
-			d.shown.put(w.shown(asked))
+		var answer *asked
+		var redisChanged <-chan struct{}
+		if w.redis != nil {
+			answer, _, redisChanged = w.redis.shown.now()
+		}
+		if ready && (w.redis == nil || answer != nil) {
+			d.shown.put(w.shown(answer))
 		}
 		var lookChanged <-chan struct{}
 		if w.look != nil {
@@ -173,22 +177,13 @@ func (w *detailWatch) ask(ctx context.Context, one *Detail) {
 	w.redis.queue.put(one.Queue)
 }
 
-// asked returns what Redis has answered, if it was asked.
-func (w *detailWatch) asked() (*asked, <-chan struct{}) {
-	if w.redis == nil {
-		return nil, nil
-	}
-	a, _, changed := w.redis.shown.now()
-	return a, changed
-}
-
 // shown is the detail with what Redis knows; nil if there is nothing.
 func (w *detailWatch) shown(a *asked) *Detail {
 	if w.one == nil || a == nil {
 		return w.one
 	}
 	one := *w.one
-	one.Redis, one.Progress = a.problem, a.Progress
+	one.asked = *a
 	return &one
 }
 
@@ -232,7 +227,7 @@ type redisWatch struct {
 // asked is what Redis answered last.
 type asked struct {
 	Progress
-	problem string // why it did not
+	Redis string // why it did not; empty: it did
 }
 
 func (w *redisWatch) run(ctx context.Context) {
@@ -250,7 +245,7 @@ func (w *redisWatch) run(ctx context.Context) {
 		p, err := w.ask(ctx, d)
 		answer := &asked{Progress: p}
 		if err != nil {
-			answer = &asked{problem: err.Error()} // not a part of p
+			answer = &asked{Redis: err.Error()} // not a part of p
 		}
 		addRates(ends, answer.Batches, time.Now())
 		w.shown.put(answer)

@@ -19,18 +19,14 @@ import (
 	"muster/zkstate"
 )
 
-// metrics handles /metrics: what is on the board, and how the server is.
+// metrics handles /metrics: what is on the board, and how the server is. It makes one answer at a time, because its
+// samples take much more memory than the answer. At most maxScrapes answers wait for their readers.
 func (s *server) metrics() http.Handler {
 	own := prometheus.NewRegistry()
 	own.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collector{s},
 	)
-	return s.scrapes(promhttp.HandlerFor(own, promhttp.HandlerOpts{}))
-}
-
-// scrapes limits next to one answer at a time, because its samples take much more memory than the answer. At most
-// maxScrapes answers wait for their readers.
-func (s *server) scrapes(next http.Handler) http.Handler {
+	handler := promhttp.HandlerFor(own, promhttp.HandlerOpts{})
 	places := make(chan struct{}, maxScrapes)
 	var making sync.Mutex
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +39,7 @@ func (s *server) scrapes(next http.Handler) http.Handler {
 		}
 		made := unsentAnswer{ResponseWriter: w, code: http.StatusOK}
 		making.Lock()
-		next.ServeHTTP(&made, r)
+		handler.ServeHTTP(&made, r)
 		making.Unlock()
 		w.WriteHeader(made.code)
 		_, _ = patient(w).Write(made.body.Bytes()) // the reader may have gone

@@ -81,7 +81,13 @@ func (s *server) serveUntil(ctx context.Context) error {
 		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.serve(web, s.connections) }() // it ends with the server
+	go func() { // it ends with the server
+		if s.cfg.TLS != nil {
+			served <- web.ServeTLS(s.connections, "", "")
+		} else {
+			served <- web.Serve(s.connections)
+		}
+	}()
 	select {
 	case err := <-served:
 		return err
@@ -93,13 +99,6 @@ func (s *server) serveUntil(ctx context.Context) error {
 	_ = web.Close()
 	<-served //nolint:errcheck // it says that the server was closed
 	return nil
-}
-
-func (s *server) serve(web *http.Server, l net.Listener) error {
-	if s.cfg.TLS != nil {
-		return web.ServeTLS(l, "", "")
-	}
-	return web.Serve(l)
 }
 
 type server struct {

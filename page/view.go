@@ -179,10 +179,8 @@ type Detail struct {
 	view.Resource
 	Problem string // why the rest could not be read; empty if it was
 
-	Progress        // of a queue
-	Redis    string // why Redis does not answer; empty if it does
-
-	link *link // the session in which it was read
+	asked       // of a queue: what Redis knows
+	link  *link // the session in which it was read
 }
 
 // BatchProgress is one unfinished batch of a queue, as ZooKeeper and Redis have it.
