@@ -244,7 +244,6 @@ func (s *server) apiMembers(ctx context.Context, to *bytes.Buffer, r *http.Reque
 	return e.Encode(map[string][]peer{"members": members})
 }
 
-// apiBatches is "muster batches --json".
 func (s *server) apiBatches(ctx context.Context, to *bytes.Buffer, r *http.Request, b *Board) error {
 	if j, err := found(r, b); err == nil && view.KindOf(&j.Observed).Name != queue.KindName {
 		return &problem{http.StatusNotFound, j.Path + " is not a queue", "/api/status" + j.Path}
@@ -262,7 +261,6 @@ func (s *server) apiBatches(ctx context.Context, to *bytes.Buffer, r *http.Reque
 	})
 }
 
-// apiHistory is "muster history --json".
 func (s *server) apiHistory(_ context.Context, to *bytes.Buffer, _ *http.Request, b *Board) error {
 	return report.HistoryJSON(to, b.History)
 }

@@ -26,10 +26,10 @@ type keeper struct {
 
 	mu      sync.Mutex
 	details map[string]*watchedDetail
-	current time.Time      // until then what was known was certainly so
 	running sync.WaitGroup // the details
 
-	sessions atomic.Int64 // that were opened
+	current  atomic.Pointer[time.Time] // until then what was known was certainly so; nil: not known
+	sessions atomic.Int64              // that were opened
 }
 
 // link is one session, as far as details use it.
@@ -67,14 +67,11 @@ func (k *keeper) run(ctx context.Context) {
 
 // disconnected notes that what is known may not be current any more.
 func (k *keeper) disconnected() {
-	k.mu.Lock()
-	at := k.current
-	k.mu.Unlock()
 	if b, ok, _ := k.board.now(); ok && b.Connected {
 		old := *b
 		old.Connected = false
-		if at.After(old.At) {
-			old.At = at
+		if at := k.current.Load(); at != nil && at.After(old.At) {
+			old.At = *at
 		}
 		k.board.put(&old)
 	}
@@ -85,8 +82,8 @@ func (k *keeper) disconnected() {
 func (k *keeper) follow(ctx context.Context, s *zkconn.Session, read func()) error {
 	l := &link{mirror: zkstate.NewMirror(s)}
 	k.link.put(l)
-	x := &index{cfg: k.cfg, mirror: l.mirror}
-	defer x.close()
+	x := &index{cfg: k.cfg, mirror: l.mirror, look: l.mirror.Look()}
+	defer func() { x.look.Close() }()
 	back, stop := k.watchConnection(ctx, s)
 	defer stop()
 	t := k.newTracking(l, false)
@@ -172,9 +169,7 @@ func (k *keeper) watchConnection(ctx context.Context, s *zkconn.Session) (back <
 				continue
 			}
 			if time.Since(last) < s.Timeout() { // else this process was stopped
-				k.mu.Lock()
-				k.current = time.Now().Add(-s.Timeout())
-				k.mu.Unlock()
+				k.current.Store(new(time.Now().Add(-s.Timeout())))
 			}
 			if away > 1 {
 				select {
@@ -262,23 +257,17 @@ type index struct {
 	roots   []string
 	stacks  []Stack
 	history []history.Found
-	last    map[string]history.Found // by stack, also of stacks that are not shown
+	last    map[string]history.Found // by stack, also of stacks that are not shown; nil: nothing was read
 	problem string                   // why not all stacks are known
 }
 
-func (x *index) close() {
-	if x.look != nil {
-		x.look.Close()
-	}
-}
-
 func (x *index) update(ctx context.Context) error {
-	if x.look != nil && !zkconn.Closed(x.look.Changed()) {
+	if x.last != nil && !zkconn.Closed(x.look.Changed()) {
 		return nil
 	}
 	look := x.mirror.Look()
 	err := x.read(ctx, zkstate.NewReader(look, x.cfg.Home, x.cfg.Kinds...))
-	x.close()
+	x.look.Close()
 	x.look = look
 	return err
 }

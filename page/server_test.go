@@ -58,7 +58,6 @@ func startServer(t *testing.T, cfg Config) *testServer {
 	return &testServer{s, t, "http://" + l.Addr().String()}
 }
 
-// get answers a GET.
 func (s *testServer) get(path string, header ...string) (code int, body string, h http.Header) {
 	s.t.Helper()
 	return s.do(http.MethodGet, path, header...)
