@@ -127,6 +127,6 @@ func findingItem(f plan.Finding, stack string, g Given) item {
 		it.fields = append(it.fields, field{"applied", "by " + o.Record.By + " at " + o.Record.Applied})
 	}
 	it.fields = append(it.fields, field{"because", it.because})
-	it.fields = append(it.fields, given(field{toProceed, it.next})...)
+	it.fields = append(it.fields, filled(field{toProceed, it.next})...)
 	return it
 }

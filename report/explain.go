@@ -39,7 +39,7 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 	}
 	next, _, _ := strings.Cut(r.Proceed(), "muster explain ") // the user is reading that
 	next = cmp.Or(e.Repair, strings.TrimSuffix(next, "; "))
-	fs = append(fs, given(field{"loses", r.LossText()}, field{toProceed, o.Given.Paste(next)})...)
+	fs = append(fs, filled(field{"loses", r.LossText()}, field{toProceed, o.Given.Paste(next)})...)
 	if r.Stale() {
 		fs = append(fs, field{"grace", "committed only after nobody joined or left for " + r.Grace().String()})
 	}
@@ -122,11 +122,11 @@ func observed(o *resource.Observed, kind string, since map[string]time.Time, now
 			}
 			fs = append(fs, field{"applied", applied})
 		}
-		fs = append(fs, given(field{"declared as", rec.Declaration.ID().Address})...)
+		fs = append(fs, filled(field{"declared as", rec.Declaration.ID().Address})...)
 		if rec.Edited() {
 			fs = append(fs, field{"digest", "does not verify: somebody other than muster changed the record"})
 		}
-		fs = append(fs, given(field{"acl", strings.Join(rec.ACL, " ")})...)
+		fs = append(fs, filled(field{"acl", strings.Join(rec.ACL, " ")})...)
 		if view.IsJob(o) {
 			fs = append(fs, field{"last run", view.LastRun(o, now, false)})
 		}
@@ -148,7 +148,7 @@ func observed(o *resource.Observed, kind string, since map[string]time.Time, now
 		}
 		return m
 	}
-	return append(fs, given(
+	return append(fs, filled(
 		field{members, strings.Join(text.Each(o.Members, withAge), ", ")},
 		field{"not " + members, strings.Join(o.Strangers, ", ")},
 		field{"companions", strings.Join(o.Companions, ", ")}, field{"problem", o.Problem},
@@ -172,7 +172,7 @@ func ExplainDuty(
 	if len(d.Members) == 0 {
 		fs = append(fs, field{"because", "no member of the group is live"})
 	} else {
-		fs = append(fs, given(field{"because", duty.Because()}, field{"assigner", d.Assigner})...)
+		fs = append(fs, filled(field{"because", duty.Because()}, field{"assigner", d.Assigner})...)
 	}
 	if duty.Type == group.Cron {
 		fs = append(fs, field{"next tick", duty.NextTickText()})

@@ -129,7 +129,11 @@ func applyItems(p plan.Plan, outcomes []apply.Outcome, g Given) []item {
 		if o.Err != nil && o.Result != apply.Failed { // the advice of Failed includes the cause
 			it.because = cause(*o) + "; " + it.because
 		}
-		it.fields = append(it.fields, outcomeFields(*o)...)
+		what := []field{{"result", string(o.Result)}, {"detail", detail(*o)}, {"what now", advice(*o)}}
+		if o.Result == apply.Applied {
+			what = []field{{"result", string(o.Result)}, {tookKey, took(o.Took)}}
+		}
+		it.fields = append(it.fields, filled(what...)...)
 	}
 	return items
 }
@@ -142,13 +146,6 @@ func assessOutcome(o apply.Outcome) (level, verdict) {
 		return warning, skipped
 	}
 	return note, passed
-}
-
-func outcomeFields(o apply.Outcome) []field {
-	if o.Result == apply.Applied {
-		return []field{{"result", string(o.Result)}, {tookKey, took(o.Took)}}
-	}
-	return given(field{"result", string(o.Result)}, field{"detail", detail(o)}, field{"what now", advice(o)})
 }
 
 // join joins items that are equal, unless each is to be shown.
@@ -325,7 +322,10 @@ func (p *page) blocks(items []item) {
 // head writes the symbol at column 0, the address at 4 and the title at titleAt, and behind them, at placeAt, the place
 // of the declaration. If the place does not fit, it has a line of its own.
 func (p *page) head(it item, titleAt, placeAt int) {
-	p.symbol(it.symbol)
+	styles := map[rune]style{'+': green, '-': red, '/': plain, '?': cyan, '!': yellow, '~': yellow}
+	for _, c := range it.symbol { // that of a replace is -/+
+		p.write(styles[c], string(c))
+	}
 	p.moveTo(4)
 	p.write(bold, it.name())
 	p.write(plain, "  ")
@@ -342,14 +342,6 @@ func (p *page) head(it item, titleAt, placeAt int) {
 	}
 	p.write(plain, place)
 	p.newline()
-}
-
-// symbol writes a symbol in its colour; a replace has two.
-func (p *page) symbol(symbol string) {
-	styles := map[rune]style{'+': green, '-': red, '/': plain, '?': cyan, '!': yellow, '~': yellow}
-	for _, c := range symbol {
-		p.write(styles[c], string(c))
-	}
 }
 
 // kindName is the name of a row's kind. A row of which nobody knows the kind is taken for a job.

@@ -136,8 +136,8 @@ func fit(s string, columns int) int {
 // field is a line below the first line of a block.
 type field struct{ Key, Value string }
 
-// given are those of the fields that have a value.
-func given(fs ...field) []field {
+// filled are those of the fields that have a value.
+func filled(fs ...field) []field {
 	return slices.DeleteFunc(fs, func(f field) bool { return f.Value == "" })
 }
 
