@@ -9,12 +9,10 @@ import (
 	"muster/text"
 )
 
-// maxAnnotations is how many annotations of one kind GitHub shows for a step.
-const maxAnnotations = 10
-
 // github writes workflow commands: an annotation for each problem and each item that needs attention, at the file and
 // line of its declaration, the most serious first. If GitHub does not show all of a kind, the last one counts the rest.
 func (r Run) github() ([]byte, error) {
+	const most = 10 // annotations of one kind that GitHub shows for a step
 	byCommand := map[string][]annotation{}
 	add := func(command string, a annotation) { byCommand[command] = append(byCommand[command], a) }
 	for _, p := range r.Problems {
@@ -43,8 +41,8 @@ func (r Run) github() ([]byte, error) {
 		if command == "notice" { // every run has the line of counts
 			all = append([]annotation{{"", "muster " + r.Command, r.headline()}}, all...)
 		}
-		if more := len(all) - maxAnnotations; more > 0 {
-			all = append(all[:maxAnnotations-1:maxAnnotations-1], annotation{"", "muster " + r.Command,
+		if more := len(all) - most; more > 0 {
+			all = append(all[:most-1:most-1], annotation{"", "muster " + r.Command,
 				fmt.Sprintf("%d more, which the other reports name", more+1)})
 		}
 		for _, a := range all {

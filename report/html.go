@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	_ "embed"
-	"fmt"
 	"html/template"
 	"slices"
 	"strings"
@@ -99,7 +98,7 @@ func (r Run) facts() string {
 	if r.Took > 0 {
 		parts = append(parts, took(r.Took))
 	}
-	return strings.Join(append(parts, fmt.Sprintf("muster %s", r.Version)), " · ")
+	return strings.Join(append(parts, "muster "+r.Version), " · ")
 }
 
 func class(l level) string {
