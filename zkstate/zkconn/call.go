@@ -205,10 +205,19 @@ func (s *Session) Once(ctx context.Context, send func() error, happened func() (
 	}
 }
 
-// found is the result of a read and the znode's Stat.
-type found[T any] struct {
-	what T
-	stat Stat
+// readStat reads one thing of a znode, and its Stat.
+func readStat[T any](
+	ctx context.Context, s *Session, op, path string, f func(*zk.Conn, string) (T, *zk.Stat, error),
+) (T, Stat, error) {
+	type found struct {
+		what T
+		stat Stat
+	}
+	got, err := read(ctx, s, op, path, func(c *zk.Conn) (found, error) {
+		what, stat, err := f(c, path)
+		return found{what, statOf(stat)}, err
+	})
+	return got.what, got.stat, err
 }
 
 // reads are the reads of a Session, and those of a Watcher, each of which leaves a watch.
@@ -229,15 +238,16 @@ func (r reads) note(key watchKey) (done func()) {
 // Get returns the data of a znode; nil if it has none. A Watcher watches them, if it succeeds.
 func (r reads) Get(ctx context.Context, path string) ([]byte, Stat, error) {
 	defer r.note(watchKey{path, onData})()
-	got, err := read(ctx, r.s, "get", path, get(path))
-	return got.what, got.stat, err
+	return readStat(ctx, r.s, "get", path, get)
 }
 
-func get(path string) func(*zk.Conn) (found[[]byte], error) {
-	return func(c *zk.Conn) (found[[]byte], error) {
-		data, stat, err := c.Get(path)
-		return found[[]byte]{nilIfEmpty(data), statOf(stat)}, err
+// get returns nil for empty data: ZooKeeper distinguishes null and empty data, callers do not.
+func get(c *zk.Conn, path string) ([]byte, *zk.Stat, error) {
+	data, stat, err := c.Get(path)
+	if len(data) == 0 {
+		data = nil
 	}
+	return data, stat, err
 }
 
 // IfThere is what a read of a znode has found. There is false, without an error, if the znode does not exist.
@@ -252,39 +262,25 @@ func IfThere[T any](v T, stat Stat, err error) (_ T, _ Stat, there bool, _ error
 // znode that does not exist.
 func (r reads) Exists(ctx context.Context, path string) (Stat, bool, error) {
 	defer r.note(watchKey{path, onExistence})()
-	got, err := read(ctx, r.s, "exists", path, exists(path))
-	return got.stat, got.what, err
-}
-
-func exists(path string) func(*zk.Conn) (found[bool], error) {
-	return func(c *zk.Conn) (found[bool], error) {
-		exists, stat, err := c.Exists(path)
-		return found[bool]{exists, statOf(stat)}, err
-	}
+	there, stat, err := readStat(ctx, r.s, "exists", path, (*zk.Conn).Exists)
+	return stat, there, err
 }
 
 // Children returns the names of a znode's children, sorted. A Watcher watches the list, if it succeeds.
 func (r reads) Children(ctx context.Context, path string) ([]string, Stat, error) {
 	defer r.note(watchKey{path, onChildren})()
-	got, err := read(ctx, r.s, "children", path, children(path))
-	return got.what, got.stat, err
+	return readStat(ctx, r.s, "children", path, children)
 }
 
-func children(path string) func(*zk.Conn) (found[[]string], error) {
-	return func(c *zk.Conn) (found[[]string], error) {
-		names, stat, err := c.Children(path)
-		slices.Sort(names)
-		return found[[]string]{names, statOf(stat)}, err
-	}
+func children(c *zk.Conn, path string) ([]string, *zk.Stat, error) {
+	names, stat, err := c.Children(path)
+	slices.Sort(names)
+	return names, stat, err
 }
 
 // ACL returns the ACL of a znode.
 func (s *Session) ACL(ctx context.Context, path string) ([]ACL, Stat, error) {
-	r, err := read(ctx, s, "acl", path, func(c *zk.Conn) (found[[]ACL], error) {
-		acl, stat, err := c.GetACL(path)
-		return found[[]ACL]{acl, statOf(stat)}, err
-	})
-	return r.what, r.stat, err
+	return readStat(ctx, s, "acl", path, (*zk.Conn).GetACL)
 }
 
 // Sync makes sure that later reads see everything that was committed before.
@@ -296,8 +292,8 @@ func (s *Session) Sync(ctx context.Context, path string) error {
 // GetW is Get with a channel. The channel is closed when the znode is changed or deleted, or when the session ends:
 // read again then. A watch cannot be removed: a channel that nobody waits for stays until its event.
 func (s *Session) GetW(ctx context.Context, path string) ([]byte, Stat, <-chan struct{}, error) {
-	r, w, err := watched(ctx, s, "get", watchKey{path, onData}, get(path))
-	return r.what, r.stat, w.changed(), err
+	data, stat, w, err := watched(ctx, s, "get", watchKey{path, onData}, get)
+	return data, stat, w.changed(), err
 }
 
 // ExistsW is Exists with a channel like that of GetW. The channel is also closed when the znode is created.
@@ -312,35 +308,27 @@ func (s *Session) ExistsW(ctx context.Context, path string) (Stat, bool, <-chan 
 func (s *Session) CreatedW(
 	ctx context.Context, path string,
 ) (stat Stat, there bool, changed <-chan struct{}, created func() bool, err error) {
-	r, w, err := watched(ctx, s, "exists", watchKey{path, onExistence}, exists(path))
-	return r.stat, r.what, w.changed(), func() bool { return w.created }, err
+	there, stat, w, err := watched(ctx, s, "exists", watchKey{path, onExistence}, (*zk.Conn).Exists)
+	return stat, there, w.changed(), func() bool { return w.created }, err
 }
 
 // ChildrenW is Children with a channel like that of GetW. The channel is closed when a child is created or deleted.
 func (s *Session) ChildrenW(ctx context.Context, path string) ([]string, Stat, <-chan struct{}, error) {
-	r, w, err := watched(ctx, s, "children", watchKey{path, onChildren}, children(path))
-	return r.what, r.stat, w.changed(), err
+	names, stat, w, err := watched(ctx, s, "children", watchKey{path, onChildren}, children)
+	return names, stat, w.changed(), err
 }
 
-// watched is read with a watch, which conn sets.
+// watched is readStat with a watch, which conn sets.
 func watched[T any](
-	ctx context.Context, s *Session, op string, key watchKey, f func(c *zk.Conn) (T, error),
-) (v T, w *waiter, err error) {
+	ctx context.Context, s *Session, op string, key watchKey, f func(*zk.Conn, string) (T, *zk.Stat, error),
+) (what T, stat Stat, w *waiter, err error) {
 	w = s.watches.add(key)
-	v, err = read(ctx, s, op, key.path, f)
+	what, stat, err = readStat(ctx, s, op, key.path, f)
 	if err != nil {
 		s.watches.remove(key, w)
-		return v, nil, err
+		w = nil
 	}
-	return v, w, nil
-}
-
-// nilIfEmpty returns nil for empty data: ZooKeeper distinguishes null and empty data, callers do not.
-func nilIfEmpty(data []byte) []byte {
-	if len(data) == 0 {
-		return nil
-	}
-	return data
+	return what, stat, w, err
 }
 
 // Sizes of a request on the wire.
@@ -380,7 +368,7 @@ func DeleteOp(path string, version int32) Op {
 	return Op{name: "delete", path: path, request: &zk.DeleteRequest{Path: path, Version: version}}
 }
 
-// notNull is data, and never ZooKeeper's null data, see nilIfEmpty.
+// notNull is data, and never ZooKeeper's null data, see get.
 func notNull(data []byte) []byte {
 	if data == nil {
 		return []byte{}
@@ -568,7 +556,6 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error() }
 
-// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // RefusedAt reports whether a transaction was refused at path for this reason.

@@ -80,7 +80,6 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// request is a request that was sent.
 type request struct {
 	xid, op int32
 	at      time.Time
@@ -382,7 +381,6 @@ func (c *conn) SetReadDeadline(time.Time) error { return nil }
 // SetWriteDeadline does nothing: sendDue sets deadlines.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// limitedReader reads from the network.
 type limitedReader struct{ c *conn }
 
 // Read waits at most until the handshake must be answered, or as long as the server may be silent.

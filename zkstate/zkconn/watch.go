@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// kinds are kinds of watches.
 type kinds uint8
 
 const (
