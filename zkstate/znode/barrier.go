@@ -74,8 +74,6 @@ func (m BarrierMode) Live() bool { return m == LiveRound || m == LiveRetry }
 // Retry reports whether an abort ends only one attempt.
 func (m BarrierMode) Retry() bool { return m == DurableRetry || m == LiveRetry }
 
-func (m BarrierMode) known() bool { return m == NewBarrierMode(m.Live(), m.Retry()) }
-
 // Round is the state of one round of a barrier, or of one attempt at it.
 type Round struct {
 	Workers int         `json:"n"` // how many must arrive
@@ -88,7 +86,7 @@ func (r Round) check() error {
 	switch {
 	case r.Workers < job.MinWorkers || r.Workers > job.MaxWorkers:
 		return fmt.Errorf("n: %d is not between %d and %d", r.Workers, job.MinWorkers, job.MaxWorkers)
-	case !r.Mode.known():
+	case r.Mode != NewBarrierMode(r.Mode.Live(), r.Mode.Retry()):
 		return fmt.Errorf("mode: %q is not a mode that this muster knows", r.Mode)
 	case len(r.Missing) > 0 && r.Aborted == "":
 		return fmt.Errorf("workers are missing, but it is not aborted")

@@ -154,7 +154,6 @@ type Failure struct {
 // ByDuty has one text for each duty. Many duties have the same one, so in JSON it is a list of duties for each text.
 type ByDuty map[string]string
 
-// MarshalJSON implements json.Marshaler.
 func (b ByDuty) MarshalJSON() ([]byte, error) {
 	duties := map[string][]string{}
 	for _, d := range slices.Sorted(maps.Keys(b)) {
@@ -163,7 +162,6 @@ func (b ByDuty) MarshalJSON() ([]byte, error) {
 	return json.Marshal(duties)
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (b *ByDuty) UnmarshalJSON(body []byte) error {
 	var duties map[string][]string
 	if err := json.Unmarshal(body, &duties); err != nil {

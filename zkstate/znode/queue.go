@@ -184,8 +184,7 @@ func (b *BatchEnd) check() error {
 		return fmt.Errorf("how: %q is not known", b.How)
 	case b.Done < 0 || b.Dead < 0 || b.Done+b.Dead > b.Tasks:
 		return fmt.Errorf("%d done and %d dead of %d tasks do not fit together", b.Done, b.Dead, b.Tasks)
-	}
-	if b.Ended.IsZero() {
+	case b.Ended.IsZero():
 		return fmt.Errorf("it has no ended")
 	}
 	return b.BatchManifest.check()

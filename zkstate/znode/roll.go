@@ -124,14 +124,7 @@ func appendRow(data []byte, w Worker) ([]byte, error) {
 		}
 	}
 	return fmt.Appendf(data, "\n%s,%d,%d;%s,%s,%s", w.IP, w.Port, w.ID,
-		orNull(w.Node.IP), orNull(w.Node.Rack), orNull(w.Node.Datacenter)), nil
-}
-
-func orNull(s string) string {
-	if s == "" {
-		return "null"
-	}
-	return s
+		cmp.Or(w.Node.IP, "null"), cmp.Or(w.Node.Rack, "null"), cmp.Or(w.Node.Datacenter, "null")), nil
 }
 
 func decodeText(data []byte, odd *oddities) []Worker {
