@@ -235,20 +235,16 @@ func (a *applying) tidy(ctx context.Context) {
 		}
 	}
 	_, err := a.to.Collect(ctx, a.plan.Roots, inUse...)
-	if err != nil {
-		a.cleanupFailed(err)
-	}
-	if err != nil && !errors.Is(err, plan.ErrLeft) {
-		return
-	}
-	if err := a.to.PruneApplied(ctx, MaxPlanAge, time.Now()); err != nil {
-		a.cleanupFailed(err)
+	tell(a.opts.CleanupFailed, err)
+	if err == nil || errors.Is(err, plan.ErrLeft) {
+		tell(a.opts.CleanupFailed, a.to.PruneApplied(ctx, MaxPlanAge, time.Now()))
 	}
 }
 
-func (a *applying) cleanupFailed(err error) {
-	if a.opts.CleanupFailed != nil {
-		a.opts.CleanupFailed(err)
+// tell calls f with err, unless one of them is nil.
+func tell(f func(error), err error) {
+	if f != nil && err != nil {
+		f(err)
 	}
 }
 
@@ -309,8 +305,8 @@ func (a *applying) beginEntry(lockCtx context.Context) {
 	var err error
 	// An entry that is begun is ended, also if the lock is lost meanwhile.
 	a.entryPath, err = a.to.BeginEntry(context.WithoutCancel(lockCtx), &a.entry)
-	if err != nil && lockCtx.Err() == nil {
-		a.unrecorded(err)
+	if lockCtx.Err() == nil {
+		tell(a.opts.Unrecorded, err)
 	}
 }
 
@@ -333,7 +329,7 @@ func (a *applying) endEntry(lockCtx context.Context, outcomes []Outcome) {
 	a.entry.Done, a.entry.Results = done, results
 	a.entry.SetNames(paths(reached, plan.Replace), paths(reached, plan.Delete))
 	if err := a.to.EndEntry(context.WithoutCancel(lockCtx), a.entryPath, a.entry); err != nil {
-		a.unrecorded(fmt.Errorf("it says that this apply has not finished: %w", err))
+		tell(a.opts.Unrecorded, fmt.Errorf("it says that this apply has not finished: %w", err))
 	}
 }
 
@@ -345,10 +341,4 @@ func paths(rows []plan.Row, act plan.Action) (all []string) {
 		}
 	}
 	return all
-}
-
-func (a *applying) unrecorded(err error) {
-	if a.opts.Unrecorded != nil {
-		a.opts.Unrecorded(err)
-	}
 }
