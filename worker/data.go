@@ -290,19 +290,8 @@ func (m *Member) awaitValue(ctx context.Context, key string, id int) (Published,
 // Unpublished returns those of the workers with these ids that have not published the key; nil stands for all N. It
 // costs a read for each.
 func (m *Member) Unpublished(ctx context.Context, key string, ids []int) ([]int, error) {
-	ids = m.orAll(ids)
-	there, err := zkstate.ForEach(ctx, ids, func(ctx context.Context, id int) (bool, error) {
+	return zkstate.Filter(ctx, m.orAll(ids), func(ctx context.Context, id int) (bool, error) {
 		_, there, err := m.session.Exists(ctx, znode.Data(m.Job.Root, m.Generation, id, key))
-		return there, err
+		return !there, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	var missing []int
-	for i, id := range ids {
-		if !there[i] {
-			missing = append(missing, id)
-		}
-	}
-	return missing, nil
 }

@@ -31,7 +31,6 @@ func (s *Store) Commit(ctx context.Context, r plan.Row) error {
 	return rowError(r, err)
 }
 
-// rowError is err with the row to which it belongs; nil if err is.
 func rowError(r plan.Row, err error) error {
 	if err == nil {
 		return nil
@@ -39,7 +38,7 @@ func rowError(r plan.Row, err error) error {
 	return fmt.Errorf("%s %s: %w", r.Kind().Name, r.Path, err)
 }
 
-// transaction is one commit, ready to be sent.
+// transaction is one commit, ready to be sent. Without operations there is nothing to do.
 type transaction struct {
 	ops  []zkconn.Op
 	done func(ctx context.Context) (bool, error) // reports whether it was committed
@@ -110,7 +109,7 @@ func (s *Store) translate(ctx context.Context, err error) error {
 
 // change reads a resource and sends the transaction that decide returns for it, if any. It does so again if somebody
 // else changed the resource meanwhile.
-func (s *Store) change(ctx context.Context, path string, decide func(*resource.Observed) (*transaction, error)) error {
+func (s *Store) change(ctx context.Context, path string, decide func(*resource.Observed) (transaction, error)) error {
 	var err error
 	for again, sent := true, 0; again && sent < maxAttempts; sent++ {
 		o, lookErr := s.Look(ctx, path)
@@ -118,10 +117,10 @@ func (s *Store) change(ctx context.Context, path string, decide func(*resource.O
 			return lookErr
 		}
 		t, decideErr := decide(o)
-		if t == nil || decideErr != nil {
+		if len(t.ops) == 0 || decideErr != nil {
 			return decideErr
 		}
-		again, err = s.send(ctx, *t)
+		again, err = s.send(ctx, t)
 	}
 	return err
 }
@@ -157,7 +156,6 @@ func (s *Store) ended(ctx context.Context, kind resource.Kind, path, g string) (
 	return err == nil && rec.Generation != g, err
 }
 
-// exists returns a function that reports whether the znode at path exists.
 func (r *Reader) exists(path string) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		_, ok, err := r.source.Exists(ctx, path)
@@ -283,11 +281,9 @@ func (s *Store) commitShared(ctx context.Context, rows []plan.Row, b shared, err
 		return nil
 	case errors.Is(err, zkconn.ErrUnknown):
 		for k, i := range b.rows {
-			var again bool
-			if again, errs[i] = s.resolve(ctx, b.parts[k], err); again {
+			again, err := s.resolve(ctx, b.parts[k], err)
+			if errs[i] = rowError(rows[i], err); again {
 				alone = append(alone, i)
-			} else {
-				errs[i] = rowError(rows[i], errs[i])
 			}
 		}
 		return alone
@@ -325,23 +321,19 @@ func (s *Store) check(ctx context.Context, row plan.Row) (*resource.Observed, []
 // checkFacts checks everything but what members have saved.
 func (s *Store) checkFacts(ctx context.Context, row plan.Row) (*resource.Observed, error) {
 	now, err := s.observeAgain(ctx, row.Path, row.Old)
-	if err != nil {
+	act := row.Action()
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	switch row.Action() {
-	case plan.Create:
+	case act == plan.Create:
 		return now, s.checkCreate(row, now)
-	case plan.Update:
-		return now, checkUpdate(row, now)
-	case plan.Delete:
-		if now == nil {
-			return nil, fmt.Errorf("%w: the %s is gone", plan.ErrAlreadyDone, row.Kind().Name)
-		}
-	}
-	if now == nil {
+	case now == nil && act == plan.Delete:
+		return nil, fmt.Errorf("%w: the %s is gone", plan.ErrAlreadyDone, row.Kind().Name)
+	case now == nil:
 		return nil, fmt.Errorf("%w: the %s is gone", plan.ErrMoved, row.Kind().Name)
-	}
-	if now.Equal(*row.Old) {
+	case act == plan.Update:
+		return now, checkUpdate(row, now)
+	case now.Equal(*row.Old):
 		return now, nil
 	}
 	_ = s.FillMembers(ctx, row.Path, now) // without them the message has only their number
@@ -377,14 +369,11 @@ func (s *Store) checkCreate(row plan.Row, now *resource.Observed) error {
 func checkUpdate(row plan.Row, now *resource.Observed) error {
 	old := row.Old
 	switch {
-	case now == nil:
-		return fmt.Errorf("%w: the %s is gone", plan.ErrMoved, row.Kind().Name)
 	case row.Reason == plan.IsDamaged && !now.Repairable() && now.Record != nil &&
 		now.Record.Generation == old.Record.Generation:
 		return fmt.Errorf("%w: nothing is missing any more", plan.ErrAlreadyDone)
-	case now.Record == nil || now.Problem != "" || !slices.Equal(now.Lost, old.Lost):
-		return moved(row, now)
-	case now.Record.Generation != old.Record.Generation, now.RecordVersion != old.RecordVersion:
+	case now.Record == nil || now.Problem != "" || !slices.Equal(now.Lost, old.Lost),
+		now.Record.Generation != old.Record.Generation, now.RecordVersion != old.RecordVersion:
 		return moved(row, now)
 	}
 	return nil
@@ -465,7 +454,7 @@ func orNone(value *string) string {
 }
 
 func by(rec *resource.Record) string {
-	if rec == nil || rec.By == "" {
+	if rec.By == "" {
 		return ""
 	}
 	return fmt.Sprintf(" by %s at %s", rec.By, rec.Applied)

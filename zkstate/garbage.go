@@ -129,20 +129,12 @@ func (s *Store) unlink(ctx context.Context, root string, c *recordCopy) error {
 func (s *Store) garbage(
 	ctx context.Context, root string, names []string,
 ) (ended map[string]*recordCopy, others []string, err error) {
-	open, err := ForEach(ctx, names, func(ctx context.Context, g string) (bool, error) {
-		return s.exists(znode.Gate(root, g))(ctx)
+	closed, err := Filter(ctx, names, func(ctx context.Context, g string) (bool, error) {
+		open, err := s.exists(znode.Gate(root, g))(ctx)
+		return !open, err
 	})
-	if err != nil {
+	if err != nil || len(closed) == 0 {
 		return nil, nil, err
-	}
-	var closed []string
-	for i, g := range names {
-		if !open[i] {
-			closed = append(closed, g)
-		}
-	}
-	if len(closed) == 0 {
-		return nil, nil, nil
 	}
 	named, unreadable, err := s.named(ctx, root)
 	if errors.Is(err, zkconn.ErrNoAuth) {

@@ -13,7 +13,6 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/group/schedule"
-	"muster/text"
 	"muster/view"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -43,16 +42,10 @@ func countGroup(ctx context.Context, r *Reader, o *resource.Observed) error {
 		return err
 	}
 	taken = slices.DeleteFunc(taken, func(name string) bool { _, declared := g.Duty(name); return !declared })
-	held, err := ForEach(ctx, taken, func(ctx context.Context, name string) (bool, error) {
+	held, err := Filter(ctx, taken, func(ctx context.Context, name string) (bool, error) {
 		return r.exists(znode.Held(g.Root, generation, name))(ctx)
 	})
-	n := 0
-	for _, h := range held {
-		if h {
-			n++
-		}
-	}
-	o.Counts = group.Counts(n)
+	o.Counts = group.Counts(len(held))
 	return err
 }
 
@@ -71,20 +64,19 @@ func savedInGroup(ctx context.Context, r *Reader, o *resource.Observed, left res
 	if err != nil {
 		return nil, nil, err
 	}
-	gone := map[string]group.Duty{}
-	var names, absent []string
+	var gone []group.Duty
+	var absent []string
 	for _, d := range was.Duties {
 		switch _, stays := kept.Duty(d.Name); {
 		case stays:
 		case slices.Contains(taken, d.Name):
-			gone[d.Name] = d
-			names = append(names, d.Name)
+			gone = append(gone, d)
 		default:
 			absent = append(absent, znode.Duty(was.Root, g, d.Name))
 		}
 	}
-	all, err := ForEach(ctx, names, func(ctx context.Context, name string) (savedInDuty, error) {
-		return r.savedInDuty(ctx, o, gone[name])
+	all, err := ForEach(ctx, gone, func(ctx context.Context, d group.Duty) (savedInDuty, error) {
+		return r.savedInDuty(ctx, o, d)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -111,7 +103,6 @@ func savedInGroup(ctx context.Context, r *Reader, o *resource.Observed, left res
 	return saved, guards, err
 }
 
-// savedInDuty is what was saved for one duty, and the operations that guard it.
 type savedInDuty struct {
 	resource.Saved
 	guards []zkconn.Op
@@ -142,7 +133,7 @@ func (r *Reader) savedInDuty(ctx context.Context, o *resource.Observed, d group.
 	return s, err
 }
 
-// openOperations lists the operations of a duty that were begun and are not done, sorted. One whose znode cannot be
+// openOperations lists the operations of a duty that were begun and are not done, by name. One whose znode cannot be
 // decoded counts as open; one whose znode is empty is closed.
 func (r *Reader) openOperations(ctx context.Context, root, g, duty string) ([]string, error) {
 	all, err := r.readChildren(ctx, znode.Ops(root, g, duty))
@@ -152,7 +143,6 @@ func (r *Reader) openOperations(ctx context.Context, root, g, duty string) ([]st
 			open = append(open, op.name)
 		}
 	}
-	slices.Sort(open)
 	return open, err
 }
 
@@ -298,7 +288,6 @@ func nextTick(d view.Duty, now time.Time) *time.Time {
 	return nil
 }
 
-// seatEntry is one seat.
 type seatEntry struct {
 	entry
 	znode.Seat
@@ -367,16 +356,14 @@ func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, 
 
 // duties reads who holds each declared duty.
 func (r *Reader) duties(ctx context.Context, g group.Group, generation string, s *groupState) ([]view.Duty, error) {
-	names := text.Each(g.Duties, func(d group.Duty) string { return d.Name })
 	given := map[string]string{}
 	for _, m := range s.Members {
 		for _, d := range m.Duties {
 			given[d] = m.Identity
 		}
 	}
-	return ForEach(ctx, names, func(ctx context.Context, name string) (view.Duty, error) {
-		d, _ := g.Duty(name)
-		state := view.Duty{Declared: d, Name: d.Name, Type: d.Type, Given: given[name]}
+	return ForEach(ctx, g.Duties, func(ctx context.Context, d group.Duty) (view.Duty, error) {
+		state := view.Duty{Declared: d, Name: d.Name, Type: d.Type, Given: given[d.Name]}
 		err := r.dutyHolder(ctx, g.Root, generation, &state)
 		return state, err
 	})
@@ -415,16 +402,14 @@ func (r *Reader) assignerMemory(
 	ctx context.Context, root, generation string, seats []seatEntry, assign int, s *groupState,
 ) error {
 	at := znode.Assigner(root, generation)
-	body, stat, err := r.source.Get(ctx, at)
-	if errors.Is(err, zkconn.ErrNoNode) { // deleted by hand: what waits, waits for apply
-		s.decided = math.MaxInt64
-		s.findAssigner(seats, assign, znode.AssignerMemory{})
-		return nil
-	}
+	body, stat, there, err := zkconn.IfThere(r.source.Get(ctx, at))
 	if err != nil {
 		return err
 	}
 	s.decided = stat.Mzxid
+	if !there { // deleted by hand: what waits, waits for apply
+		s.decided = math.MaxInt64
+	}
 	memory, bad := znode.DecodeOrZero[znode.AssignerMemory](body)
 	s.findAssigner(seats, assign, memory)
 	if bad != nil {

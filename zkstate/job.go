@@ -52,21 +52,20 @@ func countJob(ctx context.Context, r *Reader, o *resource.Observed) error {
 // does nothing before all have completed, or if the workers were asked to stop. A job of which a part was deleted by
 // hand is an error.
 func (s *Store) Finish(ctx context.Context, path, g string) error {
-	err := s.change(ctx, path, func(o *resource.Observed) (*transaction, error) {
+	err := s.change(ctx, path, func(o *resource.Observed) (transaction, error) {
 		switch {
 		case o.Class() == resource.Damaged && (o.Record == nil || o.Record.Generation == g):
-			return nil, errors.New("a part of it was deleted by hand")
+			return transaction{}, errors.New("a part of it was deleted by hand")
 		case o.Class() != resource.Done || o.Record.Generation != g:
-			return nil, nil
+			return transaction{}, nil
 		}
 		switch job.Of(o.Record).Lifecycle.OnComplete {
 		case job.Reset:
 			return s.reset(ctx, o)
 		case job.Remove:
-			t := s.delete(o)
-			return &t, nil
+			return s.delete(o), nil
 		}
-		return nil, nil
+		return transaction{}, nil
 	})
 	if err == nil {
 		s.removeGeneration(ctx, job.Kind(), path, g)
@@ -75,18 +74,17 @@ func (s *Store) Finish(ctx context.Context, path, g string) error {
 }
 
 // reset makes a completed job ready again with the recorded declaration.
-func (s *Store) reset(ctx context.Context, o *resource.Observed) (*transaction, error) {
+func (s *Store) reset(ctx context.Context, o *resource.Observed) (transaction, error) {
 	rec := *o.Record
 	if err := s.recordRun(ctx, o, &rec, s.cfg.At.UTC().Format(time.RFC3339)); err != nil {
-		return nil, err
+		return transaction{}, err
 	}
 	rec.Generation, rec.Op = NewID(), NewID()
 	acl, err := ParseACL(rec.ACL)
 	if err != nil {
-		return nil, err
+		return transaction{}, err
 	}
-	t, err := s.newGeneration(rec, o, acl)
-	return &t, err
+	return s.newGeneration(rec, o, acl)
 }
 
 // recordRun writes the run of old into rec as the last run, if old is a completed job.
@@ -170,7 +168,6 @@ func (r *Reader) FillMembers(ctx context.Context, jobPath string, o *resource.Ob
 		}
 	}
 	slices.Sort(o.Members)
-	slices.Sort(o.Strangers)
 	return nil
 }
 
@@ -374,6 +371,18 @@ func ForEach[K, T any](ctx context.Context, keys []K, f func(context.Context, K)
 		})
 	}
 	return answers, g.Wait()
+}
+
+// Filter returns those keys for which f is true, in their order. It calls f as ForEach does.
+func Filter[K any](ctx context.Context, keys []K, f func(context.Context, K) (bool, error)) ([]K, error) {
+	is, err := ForEach(ctx, keys, f)
+	var some []K
+	for i, key := range keys {
+		if is[i] {
+			some = append(some, key)
+		}
+	}
+	return some, err
 }
 
 // Rounds lists the rounds of barriers that are under way in a job, sorted by name and round. It costs one read if no

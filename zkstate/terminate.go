@@ -102,34 +102,33 @@ func (s *Store) terminate(
 
 // deleteIdle deletes the resource if no member is live, or returns ErrStillLive.
 func (s *Store) deleteIdle(ctx context.Context, path, g string) error {
-	return s.change(ctx, path, func(o *resource.Observed) (*transaction, error) {
+	return s.change(ctx, path, func(o *resource.Observed) (transaction, error) {
 		switch {
 		case o == nil || o.Record == nil || o.Record.Generation != g:
-			return nil, nil // the generation has ended: its last worker or somebody else did it
+			return transaction{}, nil // the generation has ended: its last worker or somebody else did it
 		case o.Live > 0:
-			return nil, ErrStillLive
+			return transaction{}, ErrStillLive
 		}
 		if err := s.checkTerminable(o); err != nil {
-			return nil, err
+			return transaction{}, err
 		}
-		t := s.delete(o)
-		return &t, nil
+		return s.delete(o), nil
 	})
 }
 
 // request writes state into the Record.
 func (s *Store) request(ctx context.Context, path, g string, state resource.State) error {
-	return s.change(ctx, path, func(o *resource.Observed) (*transaction, error) {
+	return s.change(ctx, path, func(o *resource.Observed) (transaction, error) {
 		if o == nil || o.Record == nil || o.Record.Generation != g || o.Record.State == state {
-			return nil, nil
+			return transaction{}, nil
 		}
 		if err := s.checkTerminable(o); err != nil && state == resource.StateTerminating {
-			return nil, err
+			return transaction{}, err
 		}
 		rec := *o.Record
 		rec.State, rec.Op = state, NewID()
 		set, err := SetRecordOps(rec, o.RecordVersion)
-		return &transaction{
+		return transaction{
 			ops: append([]zkconn.Op{zkconn.CheckOp(znode.Gate(rec.Declaration.ID().Root, g), -1)}, set...),
 			done: func(ctx context.Context) (bool, error) {
 				now, err := s.Look(ctx, path)
