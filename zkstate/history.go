@@ -152,10 +152,7 @@ func (s *Store) createEntry(ctx context.Context, body []byte) (string, error) {
 		}
 		return false, err
 	})
-	if err != nil {
-		return "", err
-	}
-	return path, nil
+	return path, err
 }
 
 // pruneHistory deletes the oldest entries beyond those that are kept. Those are the oldest also if others write or

@@ -41,7 +41,6 @@ type Mirror struct {
 	doubtful []*answer            // that no event ends
 }
 
-// question is what was asked about a znode.
 type question struct {
 	path string
 	kind asked
@@ -80,9 +79,6 @@ func NewMirror(s *zkconn.Session) *Mirror {
 	m.watcher = s.Watcher(m.event)
 	return m
 }
-
-// Session is the session from which m reads.
-func (m *Mirror) Session() *zkconn.Session { return m.session }
 
 // Look returns a new Look. The caller closes it.
 func (m *Mirror) Look() *Look {
@@ -330,8 +326,6 @@ type Look struct {
 	closed bool
 }
 
-var _ Source = (*Look)(nil)
-
 // Changed returns a channel that is closed when something that was read through l has changed, or may have; or when the
 // session has ended: reads return its error then.
 func (l *Look) Changed() <-chan struct{} { return l.told }
@@ -474,14 +468,6 @@ func (t *Tracker) tell() {
 	}
 }
 
-// expect makes Changed tell what changes from now on.
-func (t *Tracker) expect() {
-	select {
-	case <-t.told:
-	default:
-	}
-}
-
 // Close forgets all Looks.
 func (t *Tracker) Close() {
 	for _, one := range t.tracked {
@@ -495,21 +481,22 @@ func (t *Tracker) Close() {
 // Read returns what Reader.Read would. It reads what has changed since the last Read, which may have been of other
 // roots. After an error the next Read reads what is left: wait a moment before that. Found must not be changed.
 func (t *Tracker) Read(ctx context.Context, roots []string) (plan.State, error) {
-	t.expect()
+	select {
+	case <-t.told: // Changed tells what changes from now on
+	default:
+	}
 	roots = slices.Compact(slices.Sorted(slices.Values(roots)))
 	known := t.all != nil && !t.all.changed.Load() && slices.Equal(roots, t.roots)
+	var err error
 	if known {
-		var err error
-		if known, err = t.readChanged(ctx); err != nil {
-			t.tell()
-			return plan.State{}, err
-		}
+		known, err = t.readChanged(ctx)
 	}
-	if !known {
-		if err := t.readAll(ctx, roots); err != nil {
-			t.tell()
-			return plan.State{}, err
-		}
+	if err == nil && !known {
+		err = t.readAll(ctx, roots)
+	}
+	if err != nil {
+		t.tell()
+		return plan.State{}, err
 	}
 	return t.state, nil
 }
@@ -570,7 +557,6 @@ func (t *Tracker) readAll(ctx context.Context, roots []string) error {
 	return nil
 }
 
-// look returns a reader through a new Look.
 func (t *Tracker) look() (*Look, *Reader) {
 	look := t.mirror.look(t.tell, nil)
 	return look, NewReader(look, t.cfg.Home, t.cfg.Kinds...)

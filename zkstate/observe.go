@@ -46,7 +46,6 @@ func (r *Reader) untilStable(
 	return o, err
 }
 
-// needsSecondRead reports whether o must be read twice.
 func (f found) needsSecondRead(path string, o *resource.Observed) bool {
 	switch o.Class() {
 	case resource.Idle, resource.Done:
@@ -248,7 +247,6 @@ func (r *Reader) owner(root, g string, held []byte) (Kind, *resource.Record) {
 	return Kind{}, nil
 }
 
-// gateName is the name of a generation's gate.
 const gateName = "gate"
 
 // unknownContent says what cannot be put back of a folder.

@@ -309,7 +309,6 @@ func (r *Reader) observeAgain(ctx context.Context, path string, old *resource.Ob
 
 func split(at string) (root, name string) { return path.Dir(at), path.Base(at) }
 
-// kind returns the kind with this name.
 func (r *Reader) kind(name string) (Kind, bool) {
 	i := slices.IndexFunc(r.kinds, func(k Kind) bool { return k.Name == name })
 	if i < 0 {

@@ -142,15 +142,13 @@ func sameACL(a, b []zkconn.ACL) bool {
 // schemeAuth stands for the session that creates a znode. ZooKeeper replaces it by the ids of that session.
 const schemeAuth = "auth"
 
-// usesAuth reports whether an ACL has an entry of the scheme auth: it then depends on the session that uses it.
-func usesAuth(entries []string) bool {
-	return slices.ContainsFunc(entries, func(e string) bool { return strings.HasPrefix(e, schemeAuth+":") })
-}
+// isAuth reports whether an entry of an ACL has the scheme auth: it then depends on the session that uses it.
+func isAuth(entry string) bool { return strings.HasPrefix(entry, schemeAuth+":") }
 
 // recordedACL is the Store's ACL, with the ids of this session in place of auth. Members create znodes with the
 // recorded ACL. With auth it would mean their own ids, and apply could no longer replace what they created.
 func (s *Store) recordedACL(ctx context.Context) ([]string, error) {
-	if !usesAuth(s.cfg.ACL) {
+	if !slices.ContainsFunc(s.cfg.ACL, isAuth) {
 		return s.cfg.ACL, nil
 	}
 	s.resolving.Lock()
@@ -164,7 +162,7 @@ func (s *Store) recordedACL(ctx context.Context) ([]string, error) {
 	}
 	var acl []string
 	for _, entry := range s.cfg.ACL {
-		if !usesAuth([]string{entry}) {
+		if !isAuth(entry) {
 			acl = append(acl, entry)
 			continue
 		}
@@ -212,7 +210,6 @@ func (r *Reader) Stacks(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the index of stacks: %w", err)
 	}
-	slices.Sort(stacks)
 	return stacks, nil
 }
 

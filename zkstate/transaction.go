@@ -79,7 +79,6 @@ func (s *Store) create(ctx context.Context, d resource.Declaration) (transaction
 	}, err
 }
 
-// recordPath is the znode of rec.
 func recordPath(rec resource.Record) string {
 	id := rec.Declaration.ID()
 	return znode.Record(rec.Declaration.Kind().Name, id.Root, id.Name)
