@@ -204,10 +204,8 @@ func (m *Member) mayRetry(ctx context.Context, err error, expected ...error) err
 	case errors.Is(err, zkconn.ErrUnknown):
 		return m.session.Settled(ctx)
 	}
-	for _, e := range expected {
-		if errors.Is(err, e) {
-			return nil
-		}
+	if slices.ContainsFunc(expected, func(e error) bool { return errors.Is(err, e) }) {
+		return nil
 	}
 	return err
 }
@@ -303,10 +301,7 @@ func (r *round) abort(ctx context.Context, why string) error {
 			_, err = r.releaseLive(ctx) // the last worker to arrive may have died
 		}
 		var refused *zkconn.Error
-		switch {
-		case err == nil:
-			return nil
-		case errors.As(err, &refused) && (refused.Path == r.state() || refused.Path == r.token()):
+		if err == nil || errors.As(err, &refused) && (refused.Path == r.state() || refused.Path == r.token()) {
 			return nil // aborted, released, or released and cleared
 		}
 		if err := r.m.mayRetry(ctx, err, zkconn.ErrNodeExists); err != nil {
@@ -329,7 +324,6 @@ func (r *round) tryAbort(ctx context.Context, why string, missing []int) error {
 	return err
 }
 
-// missing lists the ids that have not arrived.
 func (r *round) missing(ctx context.Context) ([]int, error) {
 	if r.mode.Live() {
 		if err := r.m.session.Sync(ctx, r.dir); err != nil {

@@ -51,7 +51,6 @@ func (r *round) read(ctx context.Context) (open bool, err error) {
 	}
 }
 
-// checkMode refuses a round of another mode.
 func (r *round) checkMode(st znode.Round) error {
 	if st.Mode != r.mode && (st.Aborted == "" || st.Mode.Retry() != r.mode.Retry()) {
 		return fmt.Errorf("another worker made it %s, this one wants it %s: "+
@@ -225,7 +224,6 @@ func (r *round) acknowledge(ctx context.Context) {
 // at makes r a call at this attempt.
 func (r *round) at(attempt int) { r.attempt, r.dir = attempt, r.folder(attempt) }
 
-// folder is the folder of an attempt at this round.
 func (r *round) folder(attempt int) string {
 	return znode.Attempt(r.m.Job.Root, r.m.Generation, r.name, r.number, attempt)
 }

@@ -142,7 +142,6 @@ func Join(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
 	}
 }
 
-// join is a Join under way.
 type join struct {
 	s     *zkconn.Session
 	c     Config
@@ -172,7 +171,6 @@ func (j *join) attempt(ctx context.Context) (*Member, error) {
 	return j.claim(ctx)
 }
 
-// read reads the Record.
 func (j *join) read(ctx context.Context) error {
 	rec, stat, err := zkstate.ReadRecord(ctx, j.s, job.Kind(), resource.Join(j.c.Root, j.c.Job))
 	if errors.Is(err, zkconn.ErrNoNode) {

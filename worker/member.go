@@ -103,13 +103,8 @@ func (m *Member) write(ctx context.Context, ops ...zkconn.Op) ([]zkconn.Result, 
 // they are left over.
 const anyVersion = -1
 
-// gate is the znode that exists while the generation is open.
 func (m *Member) gate() string { return znode.Gate(m.Job.Root, m.Generation) }
-
-// by is the znode of the claim.
-func (m *Member) by() string { return znode.ByIdentity(m.Job.Root, m.Generation, m.Identity) }
-
-// live is the znode that exists while this worker is live.
+func (m *Member) by() string   { return znode.ByIdentity(m.Job.Root, m.Generation, m.Identity) }
 func (m *Member) live() string { return znode.Live(m.Job.Root, m.Job.Name, m.Identity) }
 
 // A member watches two znodes: its own live znode and its gate. It writes its live znode twice: it adds its id after
@@ -192,7 +187,6 @@ func (m *Member) start() *Member {
 	return m
 }
 
-// stop ends what start began.
 func (m *Member) stop() {
 	m.stopWatch()
 	m.watchers.Wait()
@@ -243,10 +237,15 @@ func (m *Member) checkGate(_ zkconn.Stat, open bool) error {
 	return nil
 }
 
-// checkLive makes the live znode again if it is gone.
+// checkLive makes the live znode again if it is gone. If another process owns it, the claim has changed, and the
+// membership ends; if the claim is as it was, somebody made the live znode by hand.
 func (m *Member) checkLive(stat zkconn.Stat, exists bool) error {
-	if exists {
-		return m.checkOwner(stat)
+	switch {
+	case exists && stat.EphemeralOwner == m.session.ID():
+		return nil
+	case exists:
+		_, err := m.write(m.watchCtx)
+		return err
 	}
 	body, err := znode.EncodeWorker(m.info.Load().worker)
 	if err != nil {
@@ -259,16 +258,6 @@ func (m *Member) checkLive(stat zkconn.Stat, exists bool) error {
 	case errors.Is(err, zkconn.ErrNoNode): // the job znode is gone, and the gate is not
 		return m.gone(m.watchCtx, m.session, m.Job.Path())
 	}
-	return err
-}
-
-// checkOwner ends the membership if another process owns the live znode: then the claim has changed. If the claim is
-// as it was, somebody made the live znode by hand.
-func (m *Member) checkOwner(stat zkconn.Stat) error {
-	if stat.EphemeralOwner == m.session.ID() {
-		return nil
-	}
-	_, err := m.write(m.watchCtx)
 	return err
 }
 
