@@ -367,9 +367,6 @@ const MaxTail = 4 << 10
 // tickLayout is how the name of a tick is written: UTC, in whole seconds.
 const tickLayout = "20060102T150405Z"
 
-// nowPrefix begins the names of the runs that operators asked for.
-const nowPrefix = "n-"
-
 // TickCursor is the body of a cron duty's cursor: the last tick that has a fate. No tick up to it is ever claimed.
 type TickCursor struct {
 	Tick   time.Time `json:"tick"`

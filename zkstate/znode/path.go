@@ -20,10 +20,16 @@ import (
 
 // Prefixes of the sequential znodes. ZooKeeper appends ten digits, which Seq reads.
 const (
-	idPrefix  = "n-"
-	endPrefix = "d-"
-
-	LockPrefix = "lock-" // a place in the queue for an apply lock
+	idPrefix       = "n-"
+	endPrefix      = "d-"
+	arrivalPrefix  = "c-"
+	seatPrefix     = "s-"
+	guestPrefix    = "x-"
+	resignedPrefix = "r-"
+	askPrefix      = "a-"
+	nowPrefix      = "n-"    // a run that an operator asked for
+	entryPrefix    = "h-"    // of a history
+	LockPrefix     = "lock-" // a place in the queue for an apply lock
 )
 
 // Live is the ephemeral znode of a live worker.
@@ -127,7 +133,6 @@ func number(path, prefix string) (int, error) {
 	return int(n), err
 }
 
-// base is the last part of a path or name.
 func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
 // The maximum lengths of an identity and a token, in characters.
@@ -167,14 +172,6 @@ func CheckToken(s string) error {
 	}
 	return nil
 }
-
-// Prefixes of the sequential znodes of groups.
-const (
-	seatPrefix     = "s-"
-	guestPrefix    = "x-"
-	resignedPrefix = "r-"
-	askPrefix      = "a-"
-)
 
 // GroupFolders lists the znodes that the first member of a group, or the first operator's request, creates below the
 // generation.

@@ -52,7 +52,6 @@ func (f headField) decode(value json.RawMessage) error {
 	return json.Unmarshal(value, f.to)
 }
 
-// keyFormat is the key of the format.
 const keyFormat = "format"
 
 // EncodeRecord encodes a Record, with its Body unchanged and with all of Extra. Equal Records have equal bytes.
@@ -178,7 +177,6 @@ func checkRecord(r resource.Record) error {
 	return resource.InField("generation", CheckToken(r.Generation))
 }
 
-// tooLargeError is a body that has more bytes than allowed.
 type tooLargeError struct{ size, most int }
 
 func (e tooLargeError) Error() string {
@@ -265,9 +263,8 @@ func Decode[T any, P body[T]](data []byte) (T, error) {
 }
 
 // DecodeOrZero is Decode of what may be empty: then it is the zero T.
-func DecodeOrZero[T any, P body[T]](data []byte) (T, error) {
+func DecodeOrZero[T any, P body[T]](data []byte) (zero T, _ error) {
 	if len(data) == 0 {
-		var zero T
 		return zero, nil
 	}
 	return Decode[T, P](data)
@@ -351,9 +348,6 @@ func (m *Mark) check() error {
 	}
 	return nil
 }
-
-// entryPrefix is that of the entries of a history. ZooKeeper appends ten digits.
-const entryPrefix = "h-"
 
 // Entry is the body of an entry in the history of a stack.
 type Entry struct {

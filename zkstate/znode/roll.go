@@ -35,7 +35,9 @@ func EncodeRoll(format job.RollFormat, ws []Worker) ([]byte, error) {
 		var err error
 		switch format {
 		case job.Protobuf:
-			data, err = appendMessage(data, w)
+			var m []byte
+			m, err = EncodeWorker(w)
+			data = append(binary.BigEndian.AppendUint32(data, uint32(len(m))), m...)
 		case job.Text:
 			data, err = appendRow(data, w)
 		default:
@@ -49,14 +51,6 @@ func EncodeRoll(format job.RollFormat, ws []Worker) ([]byte, error) {
 		}
 	}
 	return data, nil
-}
-
-func appendMessage(data []byte, w Worker) ([]byte, error) {
-	m, err := EncodeWorker(w)
-	if err != nil {
-		return nil, err
-	}
-	return append(binary.BigEndian.AppendUint32(data, uint32(len(m))), m...), nil
 }
 
 // DecodeRoll decodes a roll of either format. It returns every worker that can be read, also workers without an id and
@@ -76,7 +70,10 @@ func DecodeRoll(data []byte) ([]Worker, []string) {
 	default:
 		ws = decodeText(data, odd)
 	}
-	return ws, odd.list()
+	if odd.more > 0 {
+		odd.listed = append(odd.listed, fmt.Sprintf("and %d more", odd.more))
+	}
+	return ws, odd.listed
 }
 
 func decodeMessages(data []byte, odd *oddities) []Worker {
@@ -157,7 +154,6 @@ func decodeText(data []byte, odd *oddities) []Worker {
 	return ws
 }
 
-// decodeAddress reads ip,port,workerID.
 func decodeAddress(s string) (Worker, error) {
 	fields := strings.Split(s, ",")
 	if len(fields) != 3 {
@@ -166,7 +162,6 @@ func decodeAddress(s string) (Worker, error) {
 	return newWorker(fields[0], fields[1], fields[2])
 }
 
-// decodeNode reads nodeIP,rackName,datacenterName.
 func decodeNode(s string) (Node, error) {
 	fields := strings.Split(s, ",")
 	if len(fields) != 3 {
@@ -235,13 +230,6 @@ func (o *oddities) add(format string, args ...any) {
 		return
 	}
 	o.listed = append(o.listed, fmt.Sprintf(format, args...))
-}
-
-func (o *oddities) list() []string {
-	if o.more > 0 {
-		return append(o.listed, fmt.Sprintf("and %d more", o.more))
-	}
-	return o.listed
 }
 
 // Workers of the classic controller make a classic job; muster keeps their layout. It has no Record, and its children
