@@ -55,10 +55,8 @@ func Commit(ctx context.Context, to Committer, p plan.Plan, o CommitOptions) []O
 	r.commitLate(ctx, late)
 
 	var all []Outcome
-	for _, row := range p.Rows {
-		if row.Action().Changes() {
-			all = append(all, r.outcomes[row.Path])
-		}
+	for _, row := range p.Changes() {
+		all = append(all, r.outcomes[row.Path])
 	}
 	return all
 }
@@ -74,12 +72,10 @@ type run struct {
 
 // sort separates the changes that can be committed now from those whose grace is not over.
 func (r *run) sort(p plan.Plan) (now, late []plan.Row) {
-	for _, row := range p.Rows {
-		switch {
-		case !row.Action().Changes():
-		case row.Stale() && time.Until(r.due(row)) > 0:
+	for _, row := range p.Changes() {
+		if row.Stale() && time.Until(r.due(row)) > 0 {
 			late = append(late, row)
-		default:
+		} else {
 			now = append(now, row)
 		}
 	}
@@ -105,24 +101,17 @@ func (r *run) commitLate(ctx context.Context, late []plan.Row) {
 		r.opts.Waiting(late, time.Until(r.due(late[len(late)-1])))
 	}
 	for len(late) > 0 {
-		r.wait(ctx, r.due(late[0]))
+		select {
+		case <-time.After(time.Until(r.due(late[0]))):
+		case <-ctx.Done():
+		case <-r.opts.Drain:
+		}
 		n := 1
 		for n < len(late) && time.Until(r.due(late[n])) <= 0 {
 			n++
 		}
 		r.commitOrdered(ctx, late[:n])
 		late = late[n:]
-	}
-}
-
-// wait returns at the time until, or earlier if the run is stopped.
-func (r *run) wait(ctx context.Context, until time.Time) {
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	case <-r.opts.Drain:
 	}
 }
 

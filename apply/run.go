@@ -275,7 +275,6 @@ type Outcome struct {
 	Took   time.Duration // of the commit
 }
 
-// result is the Result for the error of a commit.
 func result(err error) Result {
 	switch {
 	case err == nil:
@@ -333,7 +332,6 @@ func (a *applying) endEntry(lockCtx context.Context, outcomes []Outcome) {
 	}
 }
 
-// paths are those of the rows with this action.
 func paths(rows []plan.Row, act plan.Action) (all []string) {
 	for _, r := range rows {
 		if r.Action() == act {
