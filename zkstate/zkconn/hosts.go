@@ -1,6 +1,7 @@
 package zkconn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -219,11 +220,7 @@ func (h *hosts) unreachable(cause error) error {
 	defer h.mu.Unlock()
 	var all []string
 	for _, s := range h.servers {
-		reason := h.reasons[s]
-		if reason == "" {
-			reason = "no answer yet"
-		}
-		all = append(all, fmt.Sprintf("%s: %s", s, reason))
+		all = append(all, fmt.Sprintf("%s: %s", s, cmp.Or(h.reasons[s], "no answer yet")))
 	}
 	return fmt.Errorf("%w: %s: %w", ErrUnreachable, strings.Join(all, "; "), cause)
 }

@@ -9,6 +9,7 @@ package zkconn
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -140,7 +141,7 @@ func Dial(ctx context.Context, c Config) (*Session, error) {
 		timeout: c.Timeout,
 	}
 	s.reads = reads{s: s}
-	s.log = &rateLimited{to: c.Logger}
+	s.log = &rateLimited{to: c.Logger, last: map[string]repeated{}}
 	s.watches.init()
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hosts = newHosts(s.ctx, servers, c)
@@ -166,9 +167,7 @@ func Dial(ctx context.Context, c Config) (*Session, error) {
 }
 
 func (c Config) complete() (Config, error) {
-	if c.Timeout == 0 {
-		c.Timeout = defaultTimeout
-	}
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
 	if c.Timeout < time.Millisecond || c.Timeout > longestTimeout {
 		return c, fmt.Errorf("session timeout %s: must be between 1ms and %s", c.Timeout, longestTimeout)
 	}
@@ -183,9 +182,7 @@ func (c Config) complete() (Config, error) {
 	if c.Jitter == nil {
 		c.Jitter = func(most time.Duration) time.Duration { return rand.N(most) }
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	for _, a := range c.Auth {
 		if size := requestHeader + 4 + 4 + len(a.Scheme) + 4 + len(a.Data); size > c.sizes().request {
 			return c, &Error{Op: "auth", Path: a.Scheme, Err: ErrTooLarge}
@@ -407,7 +404,6 @@ func (s *Session) connect(to endpoint) (net.Conn, error) {
 	return c, nil
 }
 
-// recordFailure keeps and logs the reason why a server gave no session.
 func (s *Session) recordFailure(to server, err error) {
 	if s.ctx.Err() != nil {
 		return
@@ -479,7 +475,6 @@ func (s *Session) confirm(sent time.Time) {
 	s.confirmed = sent
 }
 
-// replied is called when a request has been answered.
 func (s *Session) replied(r request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -569,9 +564,6 @@ func (l *rateLimited) due(msg string) bool {
 	since := now.Sub(last.at)
 	if since < last.quiet {
 		return false
-	}
-	if l.last == nil {
-		l.last = map[string]repeated{}
 	}
 	quiet := min(2*last.quiet, longestQuiet)
 	if since > 2*last.quiet { // it had ended, or never begun

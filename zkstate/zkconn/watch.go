@@ -42,7 +42,6 @@ type watches struct {
 	arrived int64 // the events of all transactions up to this zxid have arrived
 }
 
-// waiter is one channel.
 type waiter struct {
 	ch      chan struct{}
 	users   int  // calls of add that returned it, less those of remove
@@ -155,7 +154,6 @@ func (w *watches) closeAll(key watchKey) {
 	delete(w.chans, key)
 }
 
-// end closes all channels when the session is gone.
 func (w *watches) end() {
 	w.mu.Lock()
 	w.ended = true
