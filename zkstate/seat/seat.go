@@ -24,14 +24,14 @@ var (
 
 // Seat is a process's seat, until its Context ends.
 type Seat struct {
+	Config
 	Session    *zkconn.Session
 	Generation string
 	Path       string       // of its znode
 	ACL        []zkconn.ACL // of what it creates
 
-	config Config
-	ctx    context.Context // ends with the membership
-	end    context.CancelCauseFunc
+	ctx context.Context // ends with the membership
+	end context.CancelCauseFunc
 
 	starting sync.Mutex     // held while Go begins something
 	tasks    sync.WaitGroup // what Go has begun
@@ -43,7 +43,7 @@ type Seat struct {
 
 func newSeat(j *Join, at string) *Seat {
 	s := &Seat{
-		Session: j.Session, Generation: j.Record.Generation, Path: at, ACL: j.ACL, config: j.Config,
+		Config: j.Config, Session: j.Session, Generation: j.Record.Generation, Path: at, ACL: j.ACL,
 		changed: make(chan struct{}),
 	}
 	s.ctx, s.end = context.WithCancelCause(j.Session.Context())
@@ -57,14 +57,8 @@ func (s *Seat) Context() context.Context { return s.ctx }
 // End ends the membership, unless it has ended. The session stays open until Leave.
 func (s *Seat) End(why error) { s.end(why) }
 
-// Live is the znode that exists while the process is live.
-func (s *Seat) Live() string { return s.config.Live() }
-
-// RecordPath is the znode of the Record.
-func (s *Seat) RecordPath() string { return s.config.RecordPath() }
-
 // Gate is the znode that stands while the generation does.
-func (s *Seat) Gate() string { return znode.Gate(s.config.Root, s.Generation) }
+func (s *Seat) Gate() string { return znode.Gate(s.Root, s.Generation) }
 
 // Name is the name of the seat among all.
 func (s *Seat) Name() string { return path.Base(s.Path) }
@@ -100,12 +94,12 @@ func (s *Seat) follow(at string, owner int64, read func([]byte, zkconn.Stat) err
 
 // readRecord reads what is declared. A Record of another generation ends the membership.
 func (s *Seat) readRecord(body []byte, stat zkconn.Stat, tell func(resource.Record, zkconn.Stat)) error {
-	rec, err := znode.DecodeRecordAt(s.config.kind(), resource.Join(s.config.Root, s.config.Name), body)
+	rec, err := znode.DecodeRecordAt(s.kind(), resource.Join(s.Root, s.Config.Name), body)
 	switch {
 	case err != nil:
 		return nil
 	case rec.Generation != s.Generation:
-		return fmt.Errorf("%w: the %s was made anew", ErrRemoved, s.config.kind().Name)
+		return fmt.Errorf("%w: the %s was made anew", ErrRemoved, s.kind().Name)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +113,7 @@ func (s *Seat) readRecord(body []byte, stat zkconn.Stat, tell func(resource.Reco
 // Removed ends the membership if err says that a part of the resource is gone, and returns why; else it returns err.
 func (s *Seat) Removed(err error) error {
 	if errors.Is(err, zkconn.ErrNoNode) {
-		err = fmt.Errorf("%w: somebody deleted a part of the %s: %w", ErrRemoved, s.config.kind().Name, err)
+		err = fmt.Errorf("%w: somebody deleted a part of the %s: %w", ErrRemoved, s.kind().Name, err)
 		s.end(err)
 	}
 	return err
