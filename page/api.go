@@ -222,7 +222,7 @@ func (s *server) apiMembers(ctx context.Context, to *bytes.Buffer, r *http.Reque
 	}
 	look := l.mirror.Look()
 	defer look.Close()
-	all, err := zkstate.NewReader(look, s.cfg.Home, s.cfg.Kinds...).Workers(ctx, j.Path)
+	all, _, err := zkstate.NewReader(look, s.cfg.Home, s.cfg.Kinds...).Workers(ctx, j.Path)
 	switch {
 	case errors.Is(err, zkconn.ErrSessionLost), errors.Is(err, zkconn.ErrUnreachable), ctx.Err() != nil:
 		return busy(err.Error())

@@ -62,7 +62,7 @@ func TestIDsHaveNoGap(t *testing.T) {
 	if full != extra {
 		t.Errorf("%d were turned away, want %d", full, extra)
 	}
-	ws, err := store.Workers(t.Context(), j.Path())
+	ws, _, err := store.Workers(t.Context(), j.Path())
 	if err != nil || len(ws) != n {
 		t.Errorf("%d workers are recorded, %v; want %d", len(ws), err, n)
 	}
@@ -485,7 +485,7 @@ func TestRejoinKeepsTheID(t *testing.T) {
 			t.Errorf("%s: found among %d in %d reads", m.Identity, n, reads)
 		}
 	}
-	ws, err := store.Workers(t.Context(), j.Path())
+	ws, _, err := store.Workers(t.Context(), j.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -562,7 +562,7 @@ func TestOneOfManyProcessesOfOneIdentityIsMember(t *testing.T) {
 	if most != 1 {
 		t.Errorf("%d processes held one identity at once", most)
 	}
-	ws, err := store.Workers(t.Context(), j.Path())
+	ws, _, err := store.Workers(t.Context(), j.Path())
 	if err != nil || len(ws) != 1 || ws[0].Claim.Lives != processes || ws[0].Claim.State != znode.Left {
 		t.Errorf("recorded %+v, %v", ws, err)
 	}
@@ -593,7 +593,7 @@ func TestRejoinAfterTheLossOfTheSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ws, err := store.Workers(t.Context(), j.Path())
+	ws, _, err := store.Workers(t.Context(), j.Path())
 	if err != nil || len(ws) != 1 || !ws[0].Live || ws[0].Claim.Lives != 1 || ws[0].Info.ID != 0 || again.ID != 0 {
 		t.Errorf("rejoined as %d, recorded %+v, %v", again.ID, ws, err)
 	}
@@ -722,7 +722,7 @@ func TestStoppedProcessIsFenced(t *testing.T) {
 	c.expect(t, "stay lost")
 	c.expect(t, "rejoin fenced")
 	c.expect(t, "leave lost")
-	ws, err := store.Workers(t.Context(), j.Path())
+	ws, _, err := store.Workers(t.Context(), j.Path())
 	if err != nil || len(ws) != 1 || !ws[0].Live || ws[0].Claim.Lives != 2 || now.Context().Err() != nil {
 		t.Errorf("recorded %+v, %v; the new member: %v", ws, err, context.Cause(now.Context()))
 	}

@@ -56,7 +56,7 @@ func TestLeaveKeepsTheID(t *testing.T) {
 		t.Errorf("observed %s, %d live", o.Status(), o.Live)
 	}
 	again := join(t, j, "w0")
-	ws, err := store.Workers(t.Context(), j.Path())
+	ws, _, err := store.Workers(t.Context(), j.Path())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,7 @@ func TestAWorkerInPython(t *testing.T) {
 
 func claimOf(t *testing.T, store *zkstate.Store, j job.Job, identity string) znode.Claim {
 	t.Helper()
-	ws, err := store.Workers(t.Context(), j.Path())
+	ws, _, err := store.Workers(t.Context(), j.Path())
 	if err != nil {
 		t.Fatal(err)
 	}

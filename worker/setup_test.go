@@ -176,7 +176,7 @@ func look(t *testing.T, store *zkstate.Store, j job.Job) *resource.Observed {
 // ids maps every identity that joined to its id.
 func ids(t *testing.T, store *zkstate.Store, j job.Job) map[string]int {
 	t.Helper()
-	ws, err := store.Workers(t.Context(), j.Path())
+	ws, _, err := store.Workers(t.Context(), j.Path())
 	if err != nil {
 		t.Fatal(err)
 	}

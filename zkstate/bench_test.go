@@ -276,7 +276,7 @@ func BenchmarkWorkersAgain(b *testing.B) {
 	f.crowd(j)
 	mirror := zkstate.NewMirror(f.dial())
 	workers := func(s zkstate.Source, want int) {
-		ws, err := zkstate.NewReader(s, f.root+"/home", allKinds()...).Workers(b.Context(), j.Path())
+		ws, _, err := zkstate.NewReader(s, f.root+"/home", allKinds()...).Workers(b.Context(), j.Path())
 		live := 0
 		for _, w := range ws {
 			if w.Live {

@@ -41,7 +41,7 @@ func (r *Reader) FillWorkers(ctx context.Context, v *view.Resource) error {
 	}
 	live, restarts := 0, 0
 	if view.IsJob(o) {
-		found, more, err := r.MostWorkers(ctx, v.Path)
+		found, more, err := r.Workers(ctx, v.Path)
 		if err != nil {
 			return err
 		}

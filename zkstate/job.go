@@ -15,6 +15,7 @@ import (
 
 	"muster/resource"
 	"muster/resource/job"
+	"muster/text"
 	"muster/view"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -174,17 +175,11 @@ func (r *Reader) FillMembers(ctx context.Context, jobPath string, o *resource.Ob
 // spareWorkers is how many more znodes of workers are read than a job can have workers.
 const spareWorkers = 1000
 
-// Workers is MostWorkers without what was left out.
-func (r *Reader) Workers(ctx context.Context, jobPath string) ([]Worker, error) {
-	all, _, err := r.MostWorkers(ctx, jobPath)
-	return all, err
-}
-
-// MostWorkers lists all workers that joined the present generation of a job, sorted by id, then those without an id. It
+// Workers lists all workers that joined the present generation of a job, sorted by id, then those without an id. It
 // needs three reads for each worker. For a job without a Record it lists only the live workers. If somebody made far
 // more claims by hand than the job can have workers, it reads those of live workers and some others; more is how many
 // it left out.
-func (r *Reader) MostWorkers(ctx context.Context, jobPath string) (all []Worker, more int, err error) {
+func (r *Reader) Workers(ctx context.Context, jobPath string) (all []Worker, more int, err error) {
 	if err := r.source.Sync(ctx, jobPath); err != nil {
 		return nil, 0, err
 	}
@@ -266,9 +261,7 @@ func (r *Reader) joined(ctx context.Context, o *resource.Observed, workers map[s
 		if !w.Live {
 			w.Since = c.stat.Mtime
 		}
-		if w.Claim, err = decode(c, znode.Decode[znode.Claim]); err != nil {
-			w.Claim = znode.Claim{}
-		}
+		w.Claim, _ = decode(c, znode.Decode[znode.Claim])
 		if e, ok := byCzxid[c.stat.Czxid]; ok {
 			if info, err := decode(e, znode.DecodeWorker); err == nil {
 				w.Info = info
@@ -428,13 +421,10 @@ func (r *Reader) roundsOf(ctx context.Context, root, g, name string) ([]view.Bar
 // readRound fills what dir says of a round, and reports whether it is under way. It reads the outcome last: so a round
 // that it reports had at most the arrivals that it names.
 func (r *Reader) readRound(ctx context.Context, dir string, one *view.Barrier) (under bool, err error) {
-	body, made, there, err := zkconn.IfThere(r.source.Get(ctx, znode.RoundState(dir)))
-	if err != nil || !there {
+	body, made, _, err := zkconn.IfThere(r.source.Get(ctx, znode.RoundState(dir)))
+	st, bad := znode.Decode[znode.Round](body)
+	if err != nil || bad != nil || st.Aborted != "" {
 		return false, err
-	}
-	st, err := znode.Decode[znode.Round](body)
-	if err != nil || st.Aborted != "" {
-		return false, nil
 	}
 	names, err := r.children(ctx, znode.Arrivals(dir))
 	if err != nil || len(names) == 0 {
@@ -460,10 +450,7 @@ func (r *Reader) readRound(ctx context.Context, dir string, one *view.Barrier) (
 func (r *Reader) firstArrival(ctx context.Context, dir string, one *view.Barrier) (time.Time, error) {
 	paths := []string{znode.Counted(dir, 0)}
 	if znode.BarrierMode(one.Mode).Live() {
-		paths = paths[:0]
-		for _, id := range one.Arrived {
-			paths = append(paths, znode.Arrival(dir, id))
-		}
+		paths = text.Each(one.Arrived, func(id int) string { return znode.Arrival(dir, id) })
 	}
 	stats, err := ForEach(ctx, paths, func(ctx context.Context, path string) (zkconn.Stat, error) {
 		stat, there, err := r.source.Exists(ctx, path)

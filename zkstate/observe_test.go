@@ -230,7 +230,7 @@ func TestWorkersAreListedWithTheirIDs(t *testing.T) {
 	f.complete(m0)
 	leave0()
 	leave2()
-	ws, err := f.store.Workers(t.Context(), j.Path())
+	ws, _, err := f.store.Workers(t.Context(), j.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
