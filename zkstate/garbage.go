@@ -189,7 +189,6 @@ func (s *Store) named(ctx context.Context, root string) (named map[string]int, u
 	return named, unreadable, nil
 }
 
-// checkOnlyOne returns an error if more than one Record below root names generation g.
 func (s *Store) checkOnlyOne(ctx context.Context, root, g string) error {
 	named, _, err := s.named(ctx, root)
 	if err == nil && named[g] > 1 {

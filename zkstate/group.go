@@ -240,7 +240,6 @@ type request struct {
 	stat zkconn.Stat
 }
 
-// maxRequests is how many entries of an inbox are read.
 const maxRequests = 100
 
 // GroupState reads who is in a group and who has its duties, without the runs of crons. o was observed and has a
@@ -354,7 +353,6 @@ func (r *Reader) members(ctx context.Context, g group.Group, seats []seatEntry, 
 	return nil
 }
 
-// duties reads who holds each declared duty.
 func (r *Reader) duties(ctx context.Context, g group.Group, generation string, s *groupState) ([]view.Duty, error) {
 	given := map[string]string{}
 	for _, m := range s.Members {
@@ -380,10 +378,7 @@ func (r *Reader) dutyHolder(ctx context.Context, root, generation string, d *vie
 			d.Holder, d.Version, d.Address, d.Since = "", "", "", nil
 			return nil
 		}
-		h, err := znode.Decode[znode.Holder](body)
-		if err != nil {
-			h = znode.Holder{}
-		}
+		h, _ := znode.Decode[znode.Holder](body)
 		d.Holder, d.Version, d.Address, d.Since = cmp.Or(h.Identity, "?"), h.Version, h.Address, new(stat.Ctime)
 		body, stat, _, err = zkconn.IfThere(r.source.Get(ctx, znode.Duty(root, generation, d.Name)))
 		if err != nil {

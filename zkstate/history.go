@@ -74,13 +74,11 @@ func (r *Reader) whichRun(ctx context.Context, stack string, found []*history.Fo
 // entries lists the names of the entries of a stack, the newest first.
 func (r *Reader) entries(ctx context.Context, stack string) ([]string, error) {
 	names, err := r.children(ctx, znode.History(r.home, stack))
-	number := map[string]int{}
 	names = slices.DeleteFunc(names, func(name string) bool {
-		n, err := znode.EntryNumber(name)
-		number[name] = n
+		_, err := znode.EntryNumber(name)
 		return err != nil // somebody else's
 	})
-	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(number[b], number[a]) })
+	slices.Reverse(names) // they come sorted, and all numbers have ten digits
 	return names, err
 }
 
@@ -128,7 +126,13 @@ func (s *Store) BeginEntry(ctx context.Context, e *history.Entry) (path string, 
 	if path, err = s.createEntry(ctx, body); err != nil {
 		return "", err
 	}
-	return path, s.pruneHistory(ctx)
+	// The oldest entries are the oldest also if others write or prune at the same time.
+	names, err := s.entries(ctx, s.cfg.Stack)
+	if err != nil || len(names) <= history.Kept {
+		return path, err
+	}
+	dir := znode.History(s.home, s.cfg.Stack)
+	return path, s.prune(ctx, dir, names[history.Kept:], func(zkconn.Stat) bool { return true })
 }
 
 // createEntry creates an entry with a body that nobody else writes. After a lost reply the body shows whether it was
@@ -153,17 +157,6 @@ func (s *Store) createEntry(ctx context.Context, body []byte) (string, error) {
 		return false, err
 	})
 	return path, err
-}
-
-// pruneHistory deletes the oldest entries beyond those that are kept. Those are the oldest also if others write or
-// prune at the same time.
-func (s *Store) pruneHistory(ctx context.Context) error {
-	names, err := s.entries(ctx, s.cfg.Stack)
-	if err != nil || len(names) <= history.Kept {
-		return err
-	}
-	dir := znode.History(s.home, s.cfg.Stack)
-	return s.prune(ctx, dir, names[history.Kept:], func(zkconn.Stat) bool { return true })
 }
 
 // EndEntry sets what became of the apply whose entry BeginEntry created at path.

@@ -174,7 +174,6 @@ func (s *Store) createOnce(ctx context.Context, path string, body []byte) error 
 	}, s.holds(ctx, path, body))
 }
 
-// holds returns a function that reports whether a znode has this body.
 func (s *Store) holds(ctx context.Context, path string, body []byte) func() (bool, error) {
 	return func() (bool, error) {
 		found, _, there, err := zkconn.IfThere(s.session.Get(ctx, path))

@@ -434,7 +434,6 @@ type Tracker struct {
 	tracked map[string]*tracked // by path
 }
 
-// tracked is a resource that was read through a Look.
 type tracked struct {
 	look  *Look
 	found found
@@ -452,6 +451,9 @@ func (t *tracked) generation() string {
 
 // NewTracker returns a Tracker that has read nothing yet.
 func NewTracker(m *Mirror, c TrackerConfig) *Tracker {
+	if c.More == nil {
+		c.More = func(context.Context, *Reader, string, *resource.Observed) error { return nil }
+	}
 	t := &Tracker{mirror: m, cfg: c, tracked: map[string]*tracked{}, told: make(chan struct{}, 1)}
 	t.tell()
 	return t
@@ -536,7 +538,7 @@ func (t *Tracker) readAll(ctx context.Context, roots []string) error {
 	state, err := r.Read(ctx, roots)
 	for path, o := range state.Found {
 		if one := t.tracked[path]; err == nil && (one == nil || one.o == nil || !one.o.Equal(o)) { // it is lost
-			err = t.more(ctx, r, path, &o)
+			err = t.cfg.More(ctx, r, path, &o)
 			state.Found[path] = o
 		}
 	}
@@ -575,7 +577,7 @@ func (t *Tracker) observe(ctx context.Context, path string, f found) (*resource.
 	look, r := t.look()
 	o, err := r.observe(ctx, path, f)
 	if err == nil && o != nil {
-		err = t.more(ctx, r, path, o)
+		err = t.cfg.More(ctx, r, path, o)
 	}
 	if err != nil {
 		look.Close()
@@ -588,11 +590,4 @@ func (t *Tracker) observe(ctx context.Context, path string, f found) (*resource.
 		was.look.Close()
 	}
 	return o, nil
-}
-
-func (t *Tracker) more(ctx context.Context, r *Reader, path string, o *resource.Observed) error {
-	if t.cfg.More == nil {
-		return nil
-	}
-	return t.cfg.More(ctx, r, path, o)
 }

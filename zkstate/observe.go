@@ -363,7 +363,6 @@ func misled(o *resource.Observed) bool {
 	return o != nil && !(o.Has(resource.PartReference) && o.Has(resource.PartGeneration))
 }
 
-// recordCopy is a generation and the copy of its Record.
 type recordCopy struct {
 	generation string
 	kind       Kind

@@ -59,7 +59,6 @@ func countQueue(ctx context.Context, r *Reader, o *resource.Observed) error {
 	return nil
 }
 
-// countRoles counts the live executors and watchers of q.
 func (r *Reader) countRoles(ctx context.Context, q queue.Queue) (executors, watchers int, err error) {
 	live, err := r.readChildren(ctx, q.Path())
 	for _, e := range live {
@@ -91,15 +90,12 @@ func (r *Reader) countOpen(ctx context.Context, folder string) (int, error) {
 
 // queueHealth reads what is amiss; nil if nobody who is still there has looked, or if it cannot be decoded.
 func (r *Reader) queueHealth(ctx context.Context, root, g string) (*znode.Health, error) {
-	body, _, there, err := zkconn.IfThere(r.source.Get(ctx, znode.QueueHealth(root, g)))
-	if err != nil || !there {
+	body, _, _, err := zkconn.IfThere(r.source.Get(ctx, znode.QueueHealth(root, g)))
+	h, bad := znode.Decode[znode.Health](body)
+	if err != nil || bad != nil {
 		return nil, err
 	}
-	h, bad := znode.Decode[znode.Health](body)
-	if bad != nil {
-		return nil, nil
-	}
-	there, err = r.exists(znode.SeatAt(root, g, h.Seat))(ctx)
+	there, err := r.exists(znode.SeatAt(root, g, h.Seat))(ctx)
 	if err != nil || !there {
 		return nil, err
 	}

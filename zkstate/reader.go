@@ -6,6 +6,7 @@
 package zkstate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -70,10 +71,7 @@ type Reader struct {
 // NewReader returns a Reader for resources of these kinds. home is the znode below which the ensemble's id and the
 // index of stacks are; "" means resource.DefaultHome.
 func NewReader(s Source, home string, kinds ...Kind) *Reader {
-	if home == "" {
-		home = resource.DefaultHome
-	}
-	return &Reader{source: s, home: home, kinds: kinds}
+	return &Reader{source: s, home: cmp.Or(home, resource.DefaultHome), kinds: kinds}
 }
 
 // Read observes everything below the roots, and each of paths even if its root cannot be listed. The State says what

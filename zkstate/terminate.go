@@ -116,7 +116,6 @@ func (s *Store) deleteIdle(ctx context.Context, path, g string) error {
 	})
 }
 
-// request writes state into the Record.
 func (s *Store) request(ctx context.Context, path, g string, state resource.State) error {
 	return s.change(ctx, path, func(o *resource.Observed) (transaction, error) {
 		if o == nil || o.Record == nil || o.Record.Generation != g || o.Record.State == state {
@@ -138,7 +137,6 @@ func (s *Store) request(ctx context.Context, path, g string, state resource.Stat
 	})
 }
 
-// awaitIdle waits until no member is live.
 func (s *Store) awaitIdle(ctx context.Context, path string, waiting func([]string)) error {
 	for {
 		live, _, event, err := s.session.ChildrenW(ctx, path)
