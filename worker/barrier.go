@@ -300,8 +300,8 @@ func (r *round) abort(ctx context.Context, why string) error {
 		case r.mode.Live():
 			_, err = r.releaseLive(ctx) // the last worker to arrive may have died
 		}
-		var refused *zkconn.Error
-		if err == nil || errors.As(err, &refused) && (refused.Path == r.state() || refused.Path == r.token()) {
+		refused, ok := errors.AsType[*zkconn.Error](err)
+		if err == nil || ok && (refused.Path == r.state() || refused.Path == r.token()) {
 			return nil // aborted, released, or released and cleared
 		}
 		if err := r.m.mayRetry(ctx, err, zkconn.ErrNodeExists); err != nil {

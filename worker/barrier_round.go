@@ -373,7 +373,6 @@ func (m *Member) clearAttempt(ctx context.Context, dir string, all bool) error {
 	return nil
 }
 
-// clearFolder deletes a folder with all that is in it.
 func (m *Member) clearFolder(ctx context.Context, dir string) error {
 	names, _, there, err := zkconn.IfThere(m.session.Children(ctx, dir))
 	if err != nil || !there {

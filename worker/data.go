@@ -91,11 +91,10 @@ func (m *Member) writeValue(ctx context.Context, key string, body []byte) error 
 		return err
 	}
 	_, err = m.write(ctx, append(ops, op)...)
-	var refused *zkconn.Error
-	switch {
+	switch refused, ok := errors.AsType[*zkconn.Error](err); {
 	case err == nil:
 		m.published[key] = size
-	case !errors.As(err, &refused):
+	case !ok:
 	case errors.Is(err, zkconn.ErrBadVersion), refused.Path == path && refused.Op == "set",
 		errors.Is(err, zkconn.ErrNodeExists):
 		return fmt.Errorf("%w: %w", errAgain, err)

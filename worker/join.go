@@ -342,16 +342,14 @@ func (j *join) becomeMember(ctx context.Context, id int, claim znode.Claim, vers
 
 // refused decides what to do about the error of a transaction that would have made this process a member.
 func (j *join) refused(ctx context.Context, err error) error {
-	var refused *zkconn.Error
-	switch {
+	switch refused, ok := errors.AsType[*zkconn.Error](err); {
 	case errors.Is(err, zkconn.ErrUnknown): // if it was committed, the next attempt finds this join's nonce
 		if settle := j.s.Settled(ctx); settle != nil {
 			return fmt.Errorf("%w: %w", settle, err)
 		}
 	case errors.Is(err, zkconn.ErrNodeExists): // the live znode: nothing else can be somebody else's
 		return j.awaitHolder(ctx)
-	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused) && j.attempts > 0 &&
-		missingPart(refused) != j.live():
+	case errors.Is(err, zkconn.ErrNoNode) && ok && j.attempts > 0 && missingPart(refused) != j.live():
 		return j.awaitRepair(ctx, missingPart(refused))
 	case errors.Is(err, zkconn.ErrNoNode): // from here on it is read again, by more than the one read of admit
 	case errors.Is(err, zkconn.ErrBadVersion):
@@ -429,7 +427,6 @@ func (j *join) timedOut(ctx context.Context, why error, what string, event, othe
 	return &waitError{why, time.Since(j.begun), what, context.DeadlineExceeded}
 }
 
-// roughly rounds a time for people.
 func roughly(d time.Duration) resource.Duration {
 	if d > 10*time.Second {
 		return resource.Duration(d.Round(time.Second))
@@ -480,7 +477,9 @@ func (j *join) rejoin(ctx context.Context) (*Member, error) {
 	}
 	mine := claim.Nonce == j.nonce // this join has committed; the reply was lost
 	if claim.State == znode.Done && !mine {
-		j.finishFor(ctx)
+		if all, _, err := j.allCompleted(ctx); err == nil && all {
+			_ = finishOnce(ctx, j.s, j.job.Path(), g) // if it cannot do what on_complete says, the next one does
+		}
 		return nil, &DoneError{Exit: *claim.Exit}
 	}
 	id, err := j.find(ctx, stat.Czxid)
@@ -641,13 +640,10 @@ func (j *join) full(ctx context.Context) error {
 
 // vacancy describes a worker that is not live and may come back. It is empty for one that has completed.
 func (j *join) vacancy(ctx context.Context, identity string) (string, error) {
-	body, stat, there, err := zkconn.IfThere(j.s.Get(ctx, znode.ByIdentity(j.job.Root, j.rec.Generation, identity)))
-	if err != nil || !there {
+	body, stat, _, err := zkconn.IfThere(j.s.Get(ctx, znode.ByIdentity(j.job.Root, j.rec.Generation, identity)))
+	claim, bad := znode.Decode[znode.Claim](body)
+	if err != nil || bad != nil || claim.State == znode.Done {
 		return "", err
-	}
-	claim, err := znode.Decode[znode.Claim](body)
-	if err != nil || claim.State == znode.Done {
-		return "", nil
 	}
 	id, err := j.find(ctx, stat.Czxid)
 	if errors.Is(err, errAgain) || err == nil && id >= j.job.Workers {

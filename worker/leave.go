@@ -102,12 +102,11 @@ func (m *Member) tryWriteFinal(ctx context.Context, claim znode.Claim) (last boo
 		ops = append(ops, zkconn.DeleteOp(m.live(), anyVersion))
 	}
 	results, err := m.session.Multi(ctx, ops...)
-	var refused *zkconn.Error
-	switch {
+	switch refused, ok := errors.AsType[*zkconn.Error](err); {
 	case errors.Is(err, zkconn.ErrUnknown):
 		m.unconfirmed = &claim
 		return false, fmt.Errorf("%w: %w", errAgain, err)
-	case errors.As(err, &refused) && refused.Path == m.live(): // deleted meanwhile
+	case ok && refused.Path == m.live(): // deleted meanwhile
 		return false, fmt.Errorf("%w: %w", errAgain, err)
 	case err != nil:
 		return false, m.fence(ctx, err)
@@ -249,14 +248,6 @@ func (j *join) awaitNext(ctx context.Context, why error, what string) error {
 		return errAgain
 	}
 	return j.awaitRecord(ctx, why, what, event)
-}
-
-// finishFor does what on_complete says for a worker that comes back and has completed, if all have. If it cannot, the
-// next one does.
-func (j *join) finishFor(ctx context.Context) {
-	if all, _, err := j.allCompleted(ctx); err == nil && all {
-		_ = finishOnce(ctx, j.s, j.job.Path(), j.rec.Generation)
-	}
 }
 
 // StopRequested waits until terminate asks the workers of the job to stop. It returns nil then: stop the command and

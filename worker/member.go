@@ -209,11 +209,9 @@ func (m *Member) writeID() {
 
 // follow checks a znode now and after each of its events. An error of check ends the membership, unless it is a write
 // whose outcome is unknown: then follow checks again; or ErrDamaged: then it checks again when the part is back.
-func (m *Member) follow(path string, check func(zkconn.Stat, bool) error) {
+func (m *Member) follow(path string, check func([]byte, zkconn.Stat, bool) error) {
 	for {
-		err := m.session.Follow(m.watchCtx, path, func(_ []byte, stat zkconn.Stat, exists bool) error {
-			return check(stat, exists)
-		})
+		err := m.session.Follow(m.watchCtx, path, check)
 		switch {
 		case m.watchCtx.Err() != nil:
 			return
@@ -230,7 +228,7 @@ func (m *Member) follow(path string, check func(zkconn.Stat, bool) error) {
 }
 
 // checkGate ends the membership with the generation.
-func (m *Member) checkGate(_ zkconn.Stat, open bool) error {
+func (m *Member) checkGate(_ []byte, _ zkconn.Stat, open bool) error {
 	if !open {
 		return m.gone(m.watchCtx, m.session, m.gate())
 	}
@@ -239,7 +237,7 @@ func (m *Member) checkGate(_ zkconn.Stat, open bool) error {
 
 // checkLive makes the live znode again if it is gone. If another process owns it, the claim has changed, and the
 // membership ends; if the claim is as it was, somebody made the live znode by hand.
-func (m *Member) checkLive(stat zkconn.Stat, exists bool) error {
+func (m *Member) checkLive(_ []byte, stat zkconn.Stat, exists bool) error {
 	switch {
 	case exists && stat.EphemeralOwner == m.session.ID():
 		return nil
@@ -270,7 +268,6 @@ func (m *Member) checkLive(stat zkconn.Stat, exists bool) error {
 // go on. Wait, or try again when apply has put the part back.
 var ErrDamaged = errors.New("a part of the job was deleted by hand")
 
-// damagedError is ErrDamaged, and names the znode that is gone.
 type damagedError struct{ missing string }
 
 func (e *damagedError) Error() string {
@@ -445,9 +442,8 @@ func (m *Member) writeAddress(ctx context.Context, body []byte) error {
 		ops = append(ops, zkconn.SetOp(m.live(), body, anyVersion))
 	}
 	_, err = m.write(ctx, ops...)
-	var refused *zkconn.Error
-	if errors.As(err, &refused) && refused.Path == m.live() && refused.Op != "create" ||
-		errors.Is(err, zkconn.ErrNodeExists) {
+	refused, ok := errors.AsType[*zkconn.Error](err)
+	if ok && refused.Path == m.live() && refused.Op != "create" || errors.Is(err, zkconn.ErrNodeExists) {
 		return fmt.Errorf("%w: %w", errAgain, err)
 	}
 	return err
@@ -459,8 +455,7 @@ func (m *Member) untilWritten(ctx context.Context, write func() error) error {
 	wait := time.Duration(0)
 	return repeat(ctx, m.session, func() error {
 		err := write()
-		var refused *zkconn.Error
-		switch {
+		switch refused, ok := errors.AsType[*zkconn.Error](err); {
 		case errors.Is(err, zkconn.ErrUnknown):
 			if settle := m.session.Settled(ctx); settle != nil {
 				return fmt.Errorf("%w: %w", settle, err)
@@ -469,7 +464,7 @@ func (m *Member) untilWritten(ctx context.Context, write func() error) error {
 		case errors.Is(err, errAgain):
 			wait = min(wait+writePause, maxWritePause)
 			zkconn.Pause(ctx, rand.N(wait)) // the next attempt says if ctx has ended
-		case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused):
+		case errors.Is(err, zkconn.ErrNoNode) && ok:
 			return m.gone(ctx, m.session, missingPart(refused))
 		}
 		return err

@@ -175,7 +175,6 @@ func (m *Member) whyMissing(err error) error {
 // while the generation lives. Each worker that waits watches that one znode. It writes nothing, so it may die at any
 // time.
 
-// maxNamed is how many workers the text of an error names.
 const maxNamed = 8
 
 // AbsentError means that not all workers joined in time. It is a context.DeadlineExceeded. Start the workers that are
@@ -361,7 +360,6 @@ func (m *Member) makeRoll(ctx context.Context) ([]byte, error) {
 	return znode.EncodeRoll(m.Job.RollFormat, ws)
 }
 
-// recordNoRoll notes in the Record that the roll of this generation is too large for one znode.
 func (m *Member) recordNoRoll(ctx context.Context) error {
 	rec, stat, err := zkstate.ReadRecord(ctx, m.session, job.Kind(), m.Job.Path())
 	if err != nil || rec.Generation != m.Generation || job.NoRoll(&rec) == m.Generation {

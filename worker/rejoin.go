@@ -127,15 +127,14 @@ func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, o
 		ops = append(ops, zkconn.SetOp(znode.ID(m.Job.Root, m.Generation, m.ID), body, anyVersion))
 	}
 	results, err := s.Multi(ctx, ops...)
-	var refused *zkconn.Error
-	switch {
+	switch refused, ok := errors.AsType[*zkconn.Error](err); {
 	case err == nil:
 		return m.inSession(s, claim, results[1].Stat.Version), nil
 	case errors.Is(err, zkconn.ErrUnknown):
 		if settle := s.Settled(ctx); settle != nil {
 			return nil, fmt.Errorf("%w: %w", settle, err)
 		}
-	case errors.Is(err, zkconn.ErrNoNode) && errors.As(err, &refused) &&
+	case errors.Is(err, zkconn.ErrNoNode) && ok &&
 		(refused.Op == "create" || refused.Path != m.by() && refused.Path != m.live()):
 		return nil, m.gone(ctx, s, missingPart(refused))
 	case errors.Is(err, zkconn.ErrNodeExists), errors.Is(err, zkconn.ErrNoNode), errors.Is(err, zkconn.ErrBadVersion):
