@@ -183,7 +183,6 @@ func (e tooLargeError) Error() string {
 	return fmt.Sprintf("%d bytes are more than the %d allowed", e.size, e.most)
 }
 
-// checkJSON refuses a body that is empty, too large or not UTF-8.
 func checkJSON(data []byte, most int) error {
 	switch {
 	case len(data) == 0:

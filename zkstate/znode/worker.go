@@ -206,7 +206,6 @@ func (n Node) check() error {
 		checkText("worker: data center", n.Datacenter))
 }
 
-// checkText refuses a text that is too long, not UTF-8 or not printable.
 func checkText(what, s string) error {
 	if !utf8.ValidString(s) {
 		return fmt.Errorf("%s: %.100q is not UTF-8", what, s)
