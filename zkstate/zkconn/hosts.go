@@ -143,7 +143,8 @@ func (h *hosts) Next() (string, bool) {
 	h.connected = time.Time{}
 	if h.failures >= len(h.round) {
 		if h.round != nil {
-			h.pause()
+			Pause(h.ctx, h.jitter(min(h.maxPause, shortestPause<<min(h.rounds, 10))))
+			h.rounds++
 		}
 		h.resolve()
 	}
@@ -155,19 +156,12 @@ func (h *hosts) Next() (string, bool) {
 // current is the endpoint that Next chose.
 func (h *hosts) current() endpoint { return h.round[h.at] }
 
-func (h *hosts) pause() {
-	most := min(h.maxPause, shortestPause<<min(h.rounds, 10))
-	h.rounds++
-	Pause(h.ctx, h.jitter(most))
-}
-
 // resolve starts a new round. It keeps the old addresses of a name for which the name service does not answer.
 func (h *hosts) resolve() {
 	before := h.round
 	h.round, h.failures = nil, 0
 	for _, e := range lookup(h.ctx, h.servers) {
-		var dns *net.DNSError
-		if errors.As(e.err, &dns) && !dns.IsNotFound {
+		if dns, ok := errors.AsType[*net.DNSError](e.err); ok && !dns.IsNotFound {
 			other := func(o endpoint) bool { return o.server != e.server || o.err != nil }
 			old := slices.DeleteFunc(slices.Clone(before), other)
 			h.round = append(h.round, old...)
@@ -231,8 +225,6 @@ type gate struct {
 	mu sync.Mutex
 	ch chan struct{} // closed while the gate is open
 }
-
-func newGate() *gate { return &gate{ch: make(chan struct{})} }
 
 func (g *gate) open() {
 	g.mu.Lock()

@@ -134,7 +134,7 @@ func Dial(ctx context.Context, c Config) (*Session, error) {
 	}
 	s := &Session{
 		cfg:     c,
-		gate:    newGate(),
+		gate:    &gate{ch: make(chan struct{})},
 		start:   make(chan struct{}),
 		done:    make(chan struct{}),
 		slots:   make(chan struct{}, inFlight),
