@@ -158,7 +158,12 @@ func (j *Join) Take(ctx context.Context, live, seat []byte, checks ...zkconn.Op)
 	if err != nil {
 		return nil, err
 	}
-	return newSeat(j, results[len(results)-1].Path), nil
+	s := &Seat{
+		Config: j.Config, Session: j.Session, Generation: j.Record.Generation, ACL: j.ACL,
+		Path: results[len(results)-1].Path, changed: make(chan struct{}),
+	}
+	s.ctx, s.end = context.WithCancelCause(j.Session.Context())
+	return s, nil
 }
 
 // Write writes in one transaction, while the gate stands: it creates the folders unless they are there, and then does
@@ -190,7 +195,6 @@ func (c *Config) Live() string { return znode.Live(c.Root, c.Name, c.Identity) }
 // RecordPath is the znode of the Record.
 func (c *Config) RecordPath() string { return znode.Record(c.kind().Name, c.Root, c.Name) }
 
-// awaitIdentity waits for the end of the process that holds the identity.
 func (j *Join) awaitIdentity(ctx context.Context) error {
 	stat, there, gone, err := j.Session.ExistsW(ctx, j.Live())
 	switch {

@@ -41,15 +41,6 @@ type Seat struct {
 	changed chan struct{} // closed when that changes
 }
 
-func newSeat(j *Join, at string) *Seat {
-	s := &Seat{
-		Config: j.Config, Session: j.Session, Generation: j.Record.Generation, Path: at, ACL: j.ACL,
-		changed: make(chan struct{}),
-	}
-	s.ctx, s.end = context.WithCancelCause(j.Session.Context())
-	return s
-}
-
 // Context ends when the membership does. Its cause is ErrSessionLost, ErrRemoved, context.Canceled after Leave, or an
 // error of zkconn, such as ErrNoAuth, if ZooKeeper refuses what a member needs.
 func (s *Seat) Context() context.Context { return s.ctx }
