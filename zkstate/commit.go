@@ -210,18 +210,13 @@ func (s *Store) CommitAll(ctx context.Context, rows []plan.Row) []error {
 
 // selfContained builds the transaction of a row if it needs no read before it.
 func (s *Store) selfContained(ctx context.Context, r plan.Row) (t transaction, ok bool) {
-	deletes := false
-	switch r.Action() {
-	case plan.Create:
-	case plan.Update:
-		if r.Reason == plan.IsDamaged || !s.needsNoRead(r) {
-			return t, false
-		}
-	case plan.Delete, plan.Replace:
-		deletes = true
-		if r.Old.Class() != resource.Ready || r.Old.Live > 0 || !s.needsNoRead(r) {
-			return t, false
-		}
+	act := r.Action()
+	deletes := act == plan.Delete || act == plan.Replace
+	switch {
+	case act == plan.Create:
+	case !s.needsNoRead(r), r.Reason == plan.IsDamaged,
+		deletes && (r.Old.Class() != resource.Ready || r.Old.Live > 0):
+		return t, false
 	}
 	t, err := s.transaction(ctx, r)
 	if deletes { // with its folder: ZooKeeper refuses that if anybody has ever joined the generation

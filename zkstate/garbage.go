@@ -68,11 +68,10 @@ func (s *Store) Collect(ctx context.Context, roots []string, inUse ...string) (i
 			return total, err
 		}
 		for _, err := range kept {
-			var why *zkconn.Error
-			switch {
+			switch why, ok := errors.AsType[*zkconn.Error](err); {
 			case err == nil:
 				total++
-			case errors.Is(err, plan.ErrLeft) && errors.As(err, &why):
+			case errors.Is(err, plan.ErrLeft) && ok:
 				strange = append(strange, why.Error())
 			default:
 				outside = append(outside, err)

@@ -441,14 +441,6 @@ type tracked struct {
 	read  int                // the last Read of all that has found it
 }
 
-// generation is that of the Record; empty if there is none, or if it is not its own.
-func (t *tracked) generation() string {
-	if !hasOwn(t.o) {
-		return ""
-	}
-	return t.o.Record.Generation
-}
-
 // NewTracker returns a Tracker that has read nothing yet.
 func NewTracker(m *Mirror, c TrackerConfig) *Tracker {
 	if c.More == nil {
@@ -521,7 +513,8 @@ func (t *Tracker) readChanged(ctx context.Context) (all bool, err error) {
 	}
 	t.state.Found = maps.Clone(t.state.Found)
 	for i, path := range paths {
-		if g := before[path].generation(); g == "" || g != t.tracked[path].generation() {
+		was := before[path].o
+		if !hasOwn(was) || !hasOwn(now[i]) || was.Record.Generation != now[i].Record.Generation {
 			t.all.changed.Store(true)
 			return false, nil
 		}

@@ -167,7 +167,7 @@ func (r *Reader) observeFolders(
 	if err != nil {
 		return false, nil, err
 	}
-	if !slices.Contains(names, gateName) {
+	if _, gate := split(znode.Gate(root, o.Record.Generation)); !slices.Contains(names, gate) {
 		o.Lost = append(o.Lost, resource.PartGate)
 	}
 	var gone []resource.Part
@@ -246,8 +246,6 @@ func (r *Reader) owner(root, g string, held []byte) (Kind, *resource.Record) {
 	}
 	return Kind{}, nil
 }
-
-const gateName = "gate"
 
 // unknownContent says what cannot be put back of a folder.
 const unknownContent = "what was in it is not known"

@@ -124,12 +124,11 @@ func ParseACL(entries []string) ([]zkconn.ACL, error) {
 // change the ACL, so the names are compared.
 func sameACL(a, b []zkconn.ACL) bool {
 	named := func(acl []zkconn.ACL) []zkconn.ACL {
-		var all []zkconn.ACL
-		for _, e := range acl {
+		all := slices.Clone(acl)
+		for i, e := range all {
 			if user, _, ok := strings.Cut(e.ID, ":"); ok && e.Scheme == "digest" {
-				e.ID = user
+				all[i].ID = user
 			}
-			all = append(all, e)
 		}
 		slices.SortFunc(all, func(x, y zkconn.ACL) int {
 			return cmp.Or(cmp.Compare(x.Scheme, y.Scheme), cmp.Compare(x.ID, y.ID), cmp.Compare(x.Perms, y.Perms))

@@ -54,7 +54,6 @@ func (s *Store) Terminate(ctx context.Context, path string, timeout time.Duratio
 	return nil
 }
 
-// checkTerminable says why Terminate refuses o, or returns nil.
 func (s *Store) checkTerminable(o *resource.Observed) error {
 	switch {
 	case o == nil:
