@@ -129,8 +129,7 @@ func (m *Member) barrier(ctx context.Context, b Barrier) error {
 	}
 	r.at(max(*r.chosen, 1))
 	err = r.pass(ctx, timer)
-	var aborted *AbortedError
-	if errors.As(err, &aborted) {
+	if _, aborted := errors.AsType[*AbortedError](err); aborted {
 		r.acknowledge(ctx)
 		return err
 	}

@@ -144,7 +144,6 @@ func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, o
 	return nil, fmt.Errorf("%w: %w", errAgain, err)
 }
 
-// inSession is the same member in another session.
 func (m *Member) inSession(s *zkconn.Session, claim znode.Claim, version int32) *Member {
 	next := &Member{
 		ID: m.ID, Identity: m.Identity, Generation: m.Generation, Job: m.Job, acl: m.acl, claim: claim, version: version,
