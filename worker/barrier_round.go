@@ -91,7 +91,7 @@ func (r *round) makeNext(ctx context.Context) {
 		if err != nil || next < floor {
 			return
 		}
-		err = r.create(ctx, znode.Barrier(r.m.Job.Root, r.m.Generation, r.name, next), r.n, version)
+		err = r.create(ctx, znode.Attempt(r.m.Job.Root, r.m.Generation, r.name, next, 1), r.n, version)
 		if !errors.Is(err, zkconn.ErrBadVersion) { // the release of this round raises the floor
 			return
 		}

@@ -100,7 +100,7 @@ func aborted(t *testing.T, name string, round int, missing []int, calls ...<-cha
 func num(n int) *int { return &n }
 
 func roundDir(m *worker.Member, name string, round int) string {
-	return znode.Barrier(m.Job.Root, m.Generation, name, round)
+	return znode.Attempt(m.Job.Root, m.Generation, name, round, 1)
 }
 
 // arrivals lists the ids that arrived at a round.

@@ -144,7 +144,7 @@ func (d *dump) barriers(first, second *worker.Member) {
 	ctx, b := d.t.Context(), worker.Barrier{Name: "loaded"}
 	passed := make(chan error, 1)
 	go func() { passed <- first.Barrier(ctx, b) }()
-	next := znode.Barrier(first.Job.Root, first.Generation, b.Name, 1)
+	next := znode.Attempt(first.Job.Root, first.Generation, b.Name, 1, 1)
 	rig.Await(d.t, "worker 0 has arrived and made the next round", func() bool {
 		_, made, err := d.session.Exists(ctx, next)
 		return err == nil && made

@@ -113,7 +113,7 @@ func TestAWorkerInPython(t *testing.T) {
 		t.Fatalf("the second one has id %d", m.ID)
 	}
 	first.awaitLine(`roll {"0": "127.0.0.1:9000", "1": "127.0.0.1:7000"}`)
-	arrival := znode.Arrival(znode.Barrier(j.Root, m.Generation, "loaded", 0), 0)
+	arrival := znode.Arrival(znode.Attempt(j.Root, m.Generation, "loaded", 0, 1), 0)
 	observer := dial(t)
 	rig.Await(t, "it has arrived", func() bool {
 		_, arrived, err := observer.Exists(t.Context(), arrival)

@@ -97,7 +97,7 @@ func TestGivingUpARequestStopsWaiting(t *testing.T) {
 	b := Barrier{Name: "loaded", Round: &zero}
 	asked := make(chan error, 1)
 	go func() { asked <- c0.Barrier(ctx, b) }()
-	arrival := znode.Arrival(znode.Barrier(f.job.Root, f.look().Record.Generation, b.Name, zero), 0)
+	arrival := znode.Arrival(znode.Attempt(f.job.Root, f.look().Record.Generation, b.Name, zero, 1), 0)
 	rig.Await(t, "it has arrived", func() bool {
 		_, arrived, err := f.s.Exists(t.Context(), arrival)
 		return err == nil && arrived

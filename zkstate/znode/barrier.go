@@ -16,7 +16,7 @@ const StartBarrier = ".start"
 // MaxRound is the highest number of a round.
 const MaxRound = 1<<31 - 1
 
-// RoundState is the znode that holds a Round. dir is the folder of the round or of an attempt, see Barrier and Attempt.
+// RoundState is the znode that holds a Round. dir is the folder of the round or of an attempt, see Attempt.
 // Its data version is 1 if that was aborted, otherwise 0.
 func RoundState(dir string) string { return resource.Join(dir, "st") }
 

@@ -66,7 +66,7 @@ func TestAttemptsHaveNames(t *testing.T) {
 }
 
 func TestArrivalsAreNumbered(t *testing.T) {
-	dir := Barrier("/r", "g", "load", 3)
+	dir := Attempt("/r", "g", "load", 3, 1)
 	if d := cmp.Diff("/r/.muster/run/g/barrier/load/3/c/c-0000000011", Counted(dir, 11)); d != "" {
 		t.Errorf("path (-want +got):\n%s", d)
 	}

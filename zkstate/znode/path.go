@@ -87,10 +87,8 @@ func Barriers(root, g string) string { return resource.Join(Run(root, g), "barri
 // BarrierFloor is the folder of one barrier's rounds. Its body is the floor, see EncodeFloor.
 func BarrierFloor(root, g, name string) string { return resource.Join(Barriers(root, g), name) }
 
-// Barrier is the folder of one round of a barrier, which is that of its first attempt.
-func Barrier(root, g, name string, round int) string { return Attempt(root, g, name, round, 1) }
-
-// Attempt is the folder of one attempt at a round, from 1. The later ones are beside the round.
+// Attempt is the folder of one attempt at a round of a barrier, from 1. The first is in that of the round, the later
+// ones are beside it.
 func Attempt(root, g, name string, round, attempt int) string {
 	return resource.Join(BarrierFloor(root, g, name), AttemptName(round, attempt))
 }

@@ -9,18 +9,18 @@ import (
 
 func TestPaths(t *testing.T) {
 	for got, want := range map[string]string{
-		Live("/jobs", "a", "[::1]:7000"):   "/jobs/a/[::1]:7000",
-		Record("job", "/jobs", "a"):        "/jobs/.muster/job/a",
-		Gate("/jobs", "g"):                 "/jobs/.muster/run/g/gate",
-		ID("/jobs", "g", 7):                "/jobs/.muster/run/g/id/n-0000000007",
-		NewID("/jobs", "g"):                "/jobs/.muster/run/g/id/n-",
-		ByIdentity("/jobs", "g", "w-1"):    "/jobs/.muster/run/g/by/w-1",
-		NewEnd("/jobs", "g"):               "/jobs/.muster/run/g/end/d-",
-		BarrierFloor("/jobs", "g", "load"): "/jobs/.muster/run/g/barrier/load",
-		Barrier("/jobs", "g", "load", 12):  "/jobs/.muster/run/g/barrier/load/12",
-		Ensemble("/.muster"):               "/.muster/ensemble",
-		Lock("/.muster", "etl"):            "/.muster/lock/etl",
-		Applied("/.muster", "p1"):          "/.muster/applied/p1",
+		Live("/jobs", "a", "[::1]:7000"):     "/jobs/a/[::1]:7000",
+		Record("job", "/jobs", "a"):          "/jobs/.muster/job/a",
+		Gate("/jobs", "g"):                   "/jobs/.muster/run/g/gate",
+		ID("/jobs", "g", 7):                  "/jobs/.muster/run/g/id/n-0000000007",
+		NewID("/jobs", "g"):                  "/jobs/.muster/run/g/id/n-",
+		ByIdentity("/jobs", "g", "w-1"):      "/jobs/.muster/run/g/by/w-1",
+		NewEnd("/jobs", "g"):                 "/jobs/.muster/run/g/end/d-",
+		BarrierFloor("/jobs", "g", "load"):   "/jobs/.muster/run/g/barrier/load",
+		Attempt("/jobs", "g", "load", 12, 1): "/jobs/.muster/run/g/barrier/load/12",
+		Ensemble("/.muster"):                 "/.muster/ensemble",
+		Lock("/.muster", "etl"):              "/.muster/lock/etl",
+		Applied("/.muster", "p1"):            "/.muster/applied/p1",
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)
