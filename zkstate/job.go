@@ -59,11 +59,9 @@ func (s *Store) Finish(ctx context.Context, path, g string) error {
 			return transaction{}, errors.New("a part of it was deleted by hand")
 		case o.Class() != resource.Done || o.Record.Generation != g:
 			return transaction{}, nil
-		}
-		switch job.Of(o.Record).Lifecycle.OnComplete {
-		case job.Reset:
+		case job.Of(o.Record).Lifecycle.OnComplete == job.Reset:
 			return s.reset(ctx, o)
-		case job.Remove:
+		case job.Of(o.Record).Lifecycle.OnComplete == job.Remove:
 			return s.delete(o), nil
 		}
 		return transaction{}, nil
