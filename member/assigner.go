@@ -35,8 +35,9 @@ import (
 // writes nothing. An assigner that dies leaves what it has committed; the next one reads everything again.
 
 // assignVersion is the newest method of assignment that this software knows. There is one yet, and nothing writes its
-// number. A second one needs three things: Store.record (zkstate) writes the number into the Record of a group that
-// wants it, roster.Assign gets the number and still knows the first, and this number rises.
+// number. To add a second: let Store.record (zkstate/transaction.go) write the number into the Record of a group that
+// wants it, which takes a setter in resource/group; give roster.Assign the number, which still knows the first; and let
+// this number rise.
 const assignVersion = 1
 
 // assigner waits until this member is the assigner, and then works until the membership ends, or until the Record wants

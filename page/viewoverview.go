@@ -161,10 +161,10 @@ type listView struct {
 // column is a heading of the list, which sorts it.
 type column struct {
 	Word    string
-	By      string             // sort of a request, and class in the style sheet; empty: the path, or it does not sort
+	By      string             // value of sort=, and class in page.css; empty for the path, and for what does not sort
 	Order   string             // by what it sorts, in words; empty: it does not sort
 	compare func(a, b row) int // nil: as rows are, in the order of their paths
-	Sorted  string             // aria-sort; empty: the list is not sorted by it
+	Sorted  string             // aria-sort: the direction; columnsOf empties it for all columns but one
 	Href    string             // sorts by it
 }
 
@@ -290,7 +290,8 @@ func columnsOf(r Request) []column {
 	return all
 }
 
-// row is what the overview shows of a resource, and the begin of its own page. HTML of rows is cached by it.
+// row is what the overview shows of a resource, and what its own page begins with. It is a key of the cache of HTML, so
+// it has no pointers.
 type row struct {
 	Dir, Name word // the path: its folder with the slash, and its name
 	Kind      string

@@ -6,9 +6,8 @@ import (
 	"muster/resource"
 )
 
-// Reason is the first reason that fits; the action table says what follows from it. What forbids a delete is looked at
-// when the reason is found, since it matters only to a row that would delete or replace. No row deletes a znode that
-// has children.
+// Reason is the first reason that fits; the action table says what follows from it. Only if that deletes something, it
+// looks at what forbids a delete: protection, unfinished work, and children, since no row deletes a znode that has any.
 func (w Want) Reason(r Row) Reason {
 	find := w.declaredReason
 	if r.New == nil {
@@ -29,7 +28,7 @@ func (w Want) Reason(r Row) Reason {
 	return reason
 }
 
-// becauseLive lists the reasons that are that members are live.
+// becauseLive lists the reasons that say that members are live.
 func becauseLive() []Reason {
 	return []Reason{MembersStopping, AlreadyRunning, ClassicLive, LiveDiffers, DamagedLive, UndeclaredLive}
 }

@@ -58,7 +58,7 @@ type Kind struct {
 	Decode func(body []byte, at string) (Declaration, error)
 }
 
-// Count is one number that is read of a resource. It must be the same when the resource is changed.
+// Count is one number that is read of a resource. It must be the same when the resource is deleted or replaced.
 type Count struct {
 	Name string // in Observed.Counts and in a plan file: "done"
 	Word string // for people: "completed"
@@ -77,8 +77,9 @@ type Policy struct {
 	RemovesSelf bool     // it deletes itself when its work is done; its absence is then no drift
 	KeepsDone   bool     // keep it as it is when its work is done
 	Grace       Duration // it is deleted or replaced only after nobody was live for this long
-	// InPlace: its members save data in its generation, and come and go. So every damage is mended in place, and one
-	// that was terminated is opened again. A new generation replaces it only if an immutable field changes.
+	// InPlace: it has no runs; its members come and go, and may save data in its generation. So every damage is mended
+	// in place, and one that was terminated is opened again. A new generation replaces it only if an immutable field
+	// changes.
 	InPlace bool
 }
 
@@ -145,14 +146,14 @@ type Labelled struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// InPlace is the last fields of a kind that has no runs: its members come and go.
+// InPlace has the fields with which a declaration ends whose kind has no runs: its members come and go.
 type InPlace struct {
 	Timeouts  Timeouts  `json:"timeouts"`
 	Lifecycle Lifecycle `json:"lifecycle"`
 	Labelled
 }
 
-// Timeouts of a InPlace. Members read them again whenever the Record changes, except Session, which they keep.
+// Timeouts of an InPlace. Members read them again whenever the Record changes, except Session, which they keep.
 type Timeouts struct {
 	Session Duration `json:"session"` // a crashed member counts as live for this long
 	Join    Duration `json:"join"`    // a member waits this long for the resource
@@ -172,7 +173,7 @@ func (s InPlace) Policy() Policy {
 // JoinTimeout is how long a member waits for the resource.
 func (s InPlace) JoinTimeout() time.Duration { return time.Duration(s.Timeouts.Join) }
 
-// InPlaceProperties are the properties of a InPlace. kind and member are what the resource and its members are
+// InPlaceProperties are the properties of an InPlace. kind and member are what the resource and its members are
 // called; drained is which command is stopped.
 func InPlaceProperties[T any](kind, member, drained string, of func(*T) *InPlace) []Property[T] {
 	return []Property[T]{

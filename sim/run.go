@@ -18,7 +18,8 @@
 // Mutants shows for each guard of each transaction that it is needed: without it some world must fail.
 //
 // What it does not simulate: a process that stands still for a while and notices nothing (Faults.Expiries comes close),
-// a server that loses what it has confirmed, and the order of what one process's own goroutines do.
+// a server that loses what it has confirmed, clocks that differ (all processes have one, but for what a world gives
+// to a member), and the order of what one process's own goroutines do.
 package sim
 
 import (

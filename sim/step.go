@@ -37,7 +37,7 @@ const (
 func (v verb) endsFault() bool { return v == resume || v == up }
 
 // step is something that the scheduler can do now. All steps that are possible are listed, in a fixed order, and a
-// trace names one by its String; so what a fault does (how far a clock jumps) is one of few values, and stands in what.
+// trace names one by its String. So what a fault does, if it has several forms, is one of few values, and is in what.
 type step struct {
 	verb    verb
 	proc    *process

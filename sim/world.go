@@ -22,7 +22,7 @@ import (
 type World struct {
 	options Options
 	server  *zkmodel.Server
-	zk      *foreign // which server is
+	zk      *foreign // server, as one to which messages go; it is not among foreign
 	setup   []func(context.Context, *zkconn.Session) error
 	setupAs []zkconn.Auth
 	procs   []*process

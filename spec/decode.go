@@ -192,7 +192,7 @@ type words struct {
 	missing, add     string // if it is required: with the label of the block, and what to do
 	unknown          string // if it is required: what stands in an export if it was not recorded
 	code             string // if it is a number or a text
-	null, more, less string // what to do
+	null, more, less string // what to do if it is null, above its maximum, below its minimum
 	// secret is the error of a text that may hold a password: its finding has secretCode, and does not show the value.
 	secret     error
 	secretCode string
@@ -395,7 +395,7 @@ func durationMeant(text string) (string, bool) {
 	return resource.Duration(total).String(), true
 }
 
-// Bounds of labels. They keep a record small enough for one znode.
+// Bounds of labels. All of them together leave room in a Record, which has at most 256 KiB.
 const (
 	maxLabels     = 64
 	maxLabelKey   = 128

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// What is counted. It is the same on every machine.
+// Limits that are the same on every machine. Those of time and memory are in Limits.
 const (
 	// MaxFile is how many bytes a file has at most: of configuration, of values, and what the function file reads.
 	MaxFile = 2 << 20

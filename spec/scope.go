@@ -320,7 +320,7 @@ type instanceKey struct {
 	value cty.Value
 }
 
-// maxInstances limits the elements of a for_each, and of a product of sets.
+// maxInstances limits the elements of a for_each, and of a product of sets. maxFindings follows from it.
 const maxInstances = 100_000
 
 // forEach decodes a map, or a set of strings. kind is what it makes several of.

@@ -194,8 +194,8 @@ func (r *round) pass(ctx, timer context.Context) error {
 	return r.await(ctx, timer)
 }
 
-// mayRetry is nil if a caller whose transaction failed with err should read and decide again: after a refusal that is
-// one of expected, and after a lost reply, as soon as its outcome can be read.
+// mayRetry returns nil if a caller whose transaction failed with err should read and decide again: after a refusal that
+// is one of expected, and after a lost reply, as soon as its outcome can be read. Else it returns the error to return.
 func (m *Member) mayRetry(ctx context.Context, err error, expected ...error) error {
 	switch {
 	case errors.Is(err, ErrFenced):

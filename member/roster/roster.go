@@ -46,8 +46,8 @@
 // # Who has it
 //
 // Assign minimises, in this order: the number of vacant duties; the sum of the squares of loads, which is how uneven
-// they are; the number of moves; the sum of the seats of all duties. A move is a duty that a holder loses although it
-// might keep it.
+// they are; the number of moves; the sum of the seats of all duties, so that of equal members the one that joined first
+// gets a duty. A move is a duty that a holder loses although it might keep it.
 //
 // A load has no limit, so a duty is vacant only if nobody may have it. The rest is a flow of least cost from duties
 // through members, whose k-th duty costs 2k-1 squares. Assign starts with what is kept, gives the other duties, those
@@ -116,7 +116,8 @@ type Input struct {
 	// has this many. Those count that can do the duty and are at least Settle old. It is at least 1; nil is always 1.
 	Enough func(members int) int
 
-	// Holders are the members that the last roster gave duties. A member that gave a duty up is no holder of it.
+	// Holders are the members that the last roster gave duties, by duty. The assigner names those that are live. A member
+	// that gave a duty up is no holder of it.
 	Holders map[string]int32
 	// Pins, HandOver and Newest are those of the last roster. Operators add to the first two, and take pins away.
 	Pins     map[string]int32
@@ -156,7 +157,7 @@ func (r Roster) Holders() map[string]int32 {
 type Post struct {
 	Duty     string
 	Seat     int32 // of its holder, or Nobody
-	Last     int32 // of the member that had it before, or Nobody; also of one that does not live any more
+	Last     int32 // of the member that had it before, or Nobody; of one that has left only if Holders names it
 	Why      Why
 	Eligible int              // how many members may have it now
 	Version  *version.Version // the preferred one; nil if the duty prefers none, or nobody can do it

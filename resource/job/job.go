@@ -41,7 +41,7 @@ const (
 	Text     RollFormat = "text"
 )
 
-// Timeouts of a job. Workers read them when they join and keep them.
+// Timeouts of a job. Workers read them when they join and keep them, unlike members of groups and queues.
 type Timeouts struct {
 	Session resource.Duration `json:"session"` // a crashed worker counts as live for this long
 	Join    resource.Duration `json:"join"`    // a worker waits this long for the job and for all workers
