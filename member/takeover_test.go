@@ -259,7 +259,8 @@ func TestFrozenHolderCannotWrite(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
 	assigner := f.join("assigner", "1.0")
-	a, frozen := f.joinBehind("a", "coordinator")
+	frozen := newProxy(t)
+	a := f.joinBy(frozen, time.Minute, "a", "coordinator") // its connection outlives all of this, on any machine
 	h := f.take(a, "coordinator")
 	b := f.join("b", "1.0", "coordinator")
 	frozen.Hang(true)
