@@ -144,10 +144,17 @@ type crew struct {
 	done sync.WaitGroup
 }
 
+// crew is one without executors. The end of the test waits for all of them when all have left.
+func (f *fixture) crew() *crew {
+	c := &crew{f: f}
+	f.t.Cleanup(c.done.Wait)
+	return c
+}
+
 // start starts executors with so many slots each.
 func (f *fixture) start(executors, parallel int, do func(ctx context.Context, t *Task) ([]byte, error)) *crew {
 	f.t.Helper()
-	c := &crew{f: f}
+	c := f.crew()
 	for i := range executors {
 		c.add(f.executor(fmt.Sprint("e", i), parallel), do)
 	}
@@ -162,10 +169,7 @@ func (c *crew) add(p *Process, do func(ctx context.Context, t *Task) ([]byte, er
 	for range p.config.Parallel {
 		c.done.Go(func() { e.consume(context.Background(), "here", do) })
 	}
-	c.f.t.Cleanup(func() {
-		p.Leave()
-		c.done.Wait()
-	})
+	c.f.t.Cleanup(func() { p.Leave() })
 	return e
 }
 
@@ -510,7 +514,7 @@ func TestZooKeeperSilent(t *testing.T) {
 	f.submit("b", numbered(3000))
 	proxy := rig.Proxy(t, servers.Addrs()[0])
 	p := f.joinIn(dialTimeout(t, 8*time.Second, proxy.Addr()), "e", queue.Executor)
-	c, silent := &crew{f: f}, make(chan struct{})
+	c, silent := f.crew(), make(chan struct{})
 	e := c.add(p, func(ctx context.Context, t *Task) ([]byte, error) {
 		if t.Index >= 500 {
 			<-silent

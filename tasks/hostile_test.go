@@ -94,7 +94,7 @@ func TestProcessesOutliveAHostileRedis(t *testing.T) {
 			f := newFixture(t, func(q *queue.Queue) { q.Redis = "redis://" + l.addr })
 			var notes notebook
 			noted := func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&notes, nil)) }
-			crew := &crew{f: f}
+			crew := f.crew()
 			crew.add(f.join("e", queue.Executor, noted), milliSquare)
 			watched := make(chan string, 1)
 			f.watching(f.join("w", queue.Watcher, noted), func(_ context.Context, b *Completed) error {
