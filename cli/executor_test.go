@@ -234,6 +234,7 @@ func TestExecutorOfACancelledBatch(t *testing.T) {
 			t.Parallel()
 			f := newQueueFixture(t, "")
 			f.duty("do", `if [ ! -e again ]; then : >again
+read task # with --lines it is started before there is one
 say pid $$
 sleep 1000
 fi; cat`)
