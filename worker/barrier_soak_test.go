@@ -29,7 +29,7 @@ import (
 // MUSTER_SOAK=1 there are 1,000 rounds of each mode on three servers, whose leader is killed on the way.
 func TestBarrierSoak(t *testing.T) {
 	t.Parallel()
-	rounds, limit := 80, 5*time.Minute
+	rounds, limit := 30, 5*time.Minute
 	ensemble := servers
 	if rig.Long() {
 		rounds, limit = 1000, 30*time.Minute

@@ -56,11 +56,11 @@ func (f *fixture) populate(j job.Job, n int) {
 	}
 }
 
-// TestCostOfAChangeDoesNotDependOnItsWorkers replaces and deletes jobs that 4 and 10,000 workers had joined: the same
+// TestCostOfAChangeDoesNotDependOnItsWorkers replaces and deletes jobs that 4 and 3,000 workers had joined: the same
 // requests, one of them a transaction, and the same time. What the workers left is collected afterwards.
 func TestCostOfAChangeDoesNotDependOnItsWorkers(t *testing.T) {
 	t.Parallel()
-	const few, many = 4, 10000
+	const few, many = 4, 3000
 	f, proxy := newProxyFixture(t)
 	took := map[string]map[int]time.Duration{"replace": {}, "delete": {}}
 	requests := map[string]map[int]map[int32]int{"replace": {}, "delete": {}}

@@ -319,7 +319,7 @@ func (w *world) compare() {
 }
 
 func TestScriptsAreTheModel(t *testing.T) {
-	steps, seed := 20_000, uint64(1)
+	steps, seed := 8_000, uint64(1)
 	if os.Getenv("MUSTER_SOAK") == "1" {
 		steps, seed = 1_000_000, uint64(time.Now().UnixNano())
 	}

@@ -274,7 +274,7 @@ func deathCases() map[string]deathCase {
 // TestDeathsOnTheModel: each case, with many seeds.
 func TestDeathsOnTheModel(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(3)
+	seeds := uint64(1)
 	if os.Getenv("MUSTER_SOAK") == "1" {
 		seeds = 100
 	}
