@@ -16,9 +16,9 @@ check: setup
 	@./.ci/check lint vuln unit
 	@$(MAKE) --no-print-directory -j2 computing waiting
 
-# Side by side: tests with servers wait more than they compute, and simulations never wait.
+# Side by side: tests with servers wait more than they compute, and simulations never wait. So those go first.
 computing:
-	@./.ci/check pipelines release sim
+	@nice ./.ci/check pipelines release sim
 waiting:
 	@./.ci/check servers met
 

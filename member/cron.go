@@ -50,10 +50,13 @@ type Run struct {
 	Hold    *Hold
 }
 
+// NoExit is the exit code of an attempt that was interrupted before its command was started. None is recorded.
+const NoExit = -1
+
 // Ended is how an attempt ended.
 type Ended struct {
 	Result  ticks.Result
-	Exit    int    // exit code; 128+n for a signal
+	Exit    int    // exit code; 128+n for a signal; NoExit
 	Tail    []byte // the end of the output; 4 KiB of it are kept
 	Because string // for people; may be empty
 	// ByItself says that the attempt ended before it was asked to stop: then Result is what is recorded, whatever has

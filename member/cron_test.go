@@ -323,24 +323,31 @@ func TestPastItsLimit(t *testing.T) {
 }
 
 // TestARunThatEndedByItself is not lost, although the member leaves before it says so. One that was asked to end is,
-// whatever it says.
+// whatever it says, and has no exit code if nothing was started.
 func TestARunThatEndedByItself(t *testing.T) {
 	t.Parallel()
-	for byItself, want := range map[bool]znode.TickState{true: znode.TickDone, false: znode.TickLost} {
+	for name, c := range map[string]struct {
+		ended member.Ended
+		want  znode.TickState
+	}{
+		"by itself":   {member.Ended{Result: ticks.Succeeded, ByItself: true}, znode.TickDone},
+		"asked":       {member.Ended{Result: ticks.Succeeded}, znode.TickLost},
+		"not started": {member.Ended{Result: ticks.Interrupted, Exit: member.NoExit}, znode.TickLost},
+	} {
 		f := newCronFixture(t, func(d *group.Duty) { d.Lost = group.LostSkip })
 		begun := make(chan member.Run, 1)
 		stop := f.runTicks(f.join("a", "1.0", job), func(ctx context.Context, r member.Run) member.Ended {
 			begun <- r
 			<-ctx.Done()
-			return member.Ended{Result: ticks.Succeeded, ByItself: byItself}
+			return c.ended
 		})
 		run := <-begun
 		if err := stop(); !errors.Is(err, member.ErrLeaving) {
 			t.Error(err)
 		}
 		r := f.record("end", func(r member.RunRecord) bool { return r.Tick.Equal(run.Tick) && r.Final() })
-		if r.State != want {
-			t.Errorf("by itself %t: %+v", byItself, r)
+		if r.State != c.want || (r.Exit == nil) != (c.ended.Exit == member.NoExit) {
+			t.Errorf("%s: %+v", name, r)
 		}
 	}
 }

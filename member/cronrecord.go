@@ -299,7 +299,7 @@ func (c *cron) record(r ticks.Record) znode.TickRecord {
 		}
 	case c.ended != nil && r.Run.Is(c.running.run):
 		record.Ended, record.Tail, record.Because = c.ended.at.UTC().Round(0), znode.CutTail(c.ended.Tail), c.ended.Because
-		if c.ended.Result != ticks.NotStarted {
+		if c.ended.Result != ticks.NotStarted && c.ended.Exit != NoExit {
 			exit := c.ended.Exit
 			record.Exit = &exit
 		}

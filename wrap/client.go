@@ -391,7 +391,7 @@ func (j *joined) run(t DutyCommand) (r command.Result, told error) {
 		return command.Result{Code: command.StartCode(err), Err: err}, nil
 	}
 	orders := make(chan command.Order, 1)
-	go command.DecodeOrders(j.lines, orders)
+	go command.DecodeOrders(j.lines, command.Order{}, orders)
 	e, _ := command.Obey(cmd, orders, t.Signals)
 	command.TakeTerminal(t.Files)
 	text := e.String()

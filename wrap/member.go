@@ -318,13 +318,20 @@ func (r *memberRun) leaveToCommand(held *hold, release func(), end context.Cance
 func (r *memberRun) runDuty(
 	held *hold, path string, environ []string, files []*os.File, end context.CancelCauseFunc,
 ) (command.GuardEnd, error) {
+	over := func(err error) (command.GuardEnd, error) {
+		err = &leaseOver{err}
+		end(err)
+		return command.GuardEnd{}, err
+	}
 	if err := held.lease.Check(); err != nil {
-		end(&leaseOver{err})
-		return command.GuardEnd{Text: err.Error(), Stopped: true}, nil
+		return over(err)
 	}
 	l := command.Launch{Path: path, Argv: []string{path}, Environ: environ, Dir: r.Dir, Files: files}
 	g, err := command.StartGuarded(held.ctx, r.Guard, held.lease, l)
 	if err != nil {
+		if late := held.lease.Check(); late != nil { // then the guard starts nothing
+			return over(late)
+		}
 		return command.GuardEnd{}, err
 	}
 	e := g.Run(held.ctx, held.lease, held.stopAs)
@@ -444,7 +451,10 @@ func (r *memberRun) tick(
 	e, err := r.runDuty(held, path, environ, out.Files, end)
 	kept := out.Close()
 	tail := kept.Last(command.TailSize)
+	var over *leaseOver
 	switch {
+	case errors.As(err, &over):
+		return member.Ended{Result: ticks.Interrupted, Exit: member.NoExit, Because: err.Error()}
 	case err != nil:
 		code := max(command.StartCode(err), command.CannotRun)
 		return member.Ended{Result: ticks.NotStarted, Exit: code, Because: err.Error()}

@@ -74,16 +74,27 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 	}
 	in, out := os.NewFile(guardOrders, "orders"), os.NewFile(guardReports, "reports")
 	drop(signals)
-	orders := make(chan Order, 1)
-	go DecodeOrders(json.NewDecoder(in), orders)
-	reports := json.NewEncoder(out)
+	lines, reports := json.NewDecoder(in), json.NewEncoder(out)
+	var first Order // the member has written it before it started this guard
+	err := lines.Decode(&first)
 	adopts := AdoptOrphans()
-	c, err := startChecked(Launch{path, argv, environ, "", files, adopts})
+	var c *Command
+	switch {
+	case err != nil:
+		err = errNoMember
+	case clock() >= first.Term: // the member may be frozen since
+		err = errOverdue
+	default:
+		c, err = startChecked(Launch{path, argv, environ, "", files, adopts})
+	}
 	if err != nil {
 		_ = reports.Encode(guardReport{Refused: err.Error(), Code: StartCode(err)})
 		return StartCode(err)
 	}
 	_ = reports.Encode(guardReport{Pid: c.process.Pid}) // a member that has died cannot read it
+	orders := make(chan Order, 1)
+	orders <- first
+	go DecodeOrders(lines, first, orders)
 	e, overdue := Obey(c, orders, nil)
 	if adopts && !e.left {
 		e.left = c.killOrphans()
@@ -113,10 +124,10 @@ func startChecked(l Launch) (*Command, error) {
 }
 
 // DecodeOrders closes orders when the member has died, or writes something else. Of orders that were not taken in time,
-// only the newest counts: an older one may have been over before the command has started. orders has room for one.
-func DecodeOrders(lines *json.Decoder, orders chan Order) {
+// only the newest counts: an older one may have been over before the command has started. orders has room for one. What
+// a line leaves out stays as it was, at first as in o.
+func DecodeOrders(lines *json.Decoder, o Order, orders chan Order) {
 	defer close(orders)
-	var o Order // what a line leaves out stays as it was
 	for lines.Decode(&o) == nil {
 		select {
 		case <-orders:

@@ -40,7 +40,7 @@ func TestGuardOfAMemberThatIsFrozenAtTheStart(t *testing.T) {
 	t.Parallel()
 	c := newTestCommand(t, "ignores")
 	guard := []string{"/usr/bin/env", guardCommandVariable + "=1", c.launch.Path}
-	g, err := StartGuarded(t.Context(), guard, &Lease{Session: rig.Dial(t, 2*time.Second, servers.Addrs()...)}, c.launch)
+	g, err := StartGuarded(t.Context(), guard, &Lease{Session: rig.Dial(t, 10*time.Second, servers.Addrs()...)}, c.launch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,5 +51,24 @@ func TestGuardOfAMemberThatIsFrozenAtTheStart(t *testing.T) {
 	}
 	if err := g.lines.Decode(&r); err != nil || r.End == nil || !r.End.Overdue || !r.End.Stopped {
 		t.Errorf("%+v %+v %v", r, r.End, err)
+	}
+}
+
+// TestGuardThatComesTooLate: the member was frozen after it had started the guard, say, and its time is over. The
+// command is not started.
+func TestGuardThatComesTooLate(t *testing.T) {
+	t.Parallel()
+	c := newTestCommand(t, "ignores")
+	proxy := rig.Proxy(t, servers.Addrs()[0])
+	until := &Lease{Session: rig.Dial(t, 2*time.Second, proxy.Addr())}
+	proxy.Hang(true)
+	rig.Await(t, "the end of the lease", func() bool { return until.Check() != nil })
+	guard := []string{"/usr/bin/env", guardCommandVariable + "=1", c.launch.Path}
+	g, err := StartGuarded(t.Context(), guard, until, c.launch)
+	if err == nil {
+		g.close()
+	}
+	if StartCode(err) != CannotRun || !strings.Contains(err.Error(), errOverdue.Error()) {
+		t.Error(err)
 	}
 }
