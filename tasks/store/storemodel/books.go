@@ -177,10 +177,11 @@ func (m *Queue) Keys() map[string]string {
 	zset("full", (*Batch).unclaimed, func(b *Batch) float64 { return b.fullAt })
 	zset("late", func(b *Batch) bool { return len(b.late) > 0 }, func(b *Batch) float64 { return b.late[0].At })
 	var hands []string
-	for _, name := range sortedKeys(m.Seats) {
+	for name := range m.Seats {
 		put("h:"+name, m.Seats[name].render())
 		hands = append(hands, name+"="+m.Seats[name].entry())
 	}
+	slices.Sort(hands)
 	put("hands", hands)
 	for id, b := range m.Batches {
 		put("b:"+id, fields(b.numbers(), "life="+b.Life, "state="+b.State, "results="+b.Results, "holder="+b.Holder,
