@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -285,6 +286,65 @@ func TestARecordThatNamesAnothersGeneration(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// early reads as who has listed the generations before any was made.
+type early struct{ zkstate.Source }
+
+func (e early) Children(ctx context.Context, at string) ([]string, zkconn.Stat, error) {
+	if path.Base(at) == "run" {
+		return nil, zkconn.Stat{}, nil
+	}
+	return e.Source.Children(ctx, at)
+}
+
+// TestAGenerationMadeAfterTheListing: the plan calls a generation lost, and it is only not the one that the record
+// names. A commit would leave it open with nobody to close it, so it is refused. The next plan sees it.
+func TestAGenerationMadeAfterTheListing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind   string
+		reason plan.Reason
+		gone   bool // from the configuration
+	}{
+		{job.KindName, plan.DamagedLeftover, false},
+		{job.KindName, plan.Undeclared, true},
+		{group.KindName, plan.IsDamaged, false},
+		{queue.KindName, plan.IsDamaged, false},
+	} {
+		t.Run(c.kind+" "+string(c.reason), func(t *testing.T) {
+			t.Parallel()
+			e := newEstate(t)
+			a := e.declareKind(c.kind, "a", 2)
+			e.tryApply(e.mine, "mine", a)
+			g, root := e.generationOf(a), a.ID().Root
+			e.edit(znode.Record(c.kind, root, "a"), g, zkstate.NewID())
+			want := plan.Want{Stack: "mine", Home: e.root + "/home", Declared: []resource.Declaration{a}}
+			if c.gone {
+				want.Declared = nil
+			}
+			kinds := []zkstate.Kind{zkstate.Job(), zkstate.Group(), zkstate.Queue()}
+			state, err := zkstate.NewReader(early{e.session}, want.Home, kinds...).Read(t.Context(), []string{root})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows := plan.Diff(want, state).Changes()
+			if len(rows) != 1 || rows[0].Reason != c.reason {
+				t.Fatalf("the plan is %+v, want %s", rows, c.reason)
+			}
+			before := e.all(a, g)
+			if err := e.mine.CommitAll(t.Context(), rows)[0]; !errors.Is(err, plan.ErrMoved) {
+				t.Errorf("commit: %v, want %v", err, plan.ErrMoved)
+			}
+			if d := cmp.Diff(before, e.all(a, g)); d != "" {
+				t.Errorf("a (-before +after):\n%s", d)
+			}
+			e.tryApply(e.mine, "mine", a)
+			if o, err := e.mine.Look(t.Context(), a.ID().Path()); err != nil || len(o.Lost) > 0 || o.Record.Generation != g {
+				t.Errorf("after the next apply: %+v, %v", o, err)
+			}
+		})
 	}
 }
 

@@ -289,6 +289,10 @@ func (r *Reader) searchGenerations(
 }
 
 // observeAgain observes a resource again, with the companions of the old observation, so that the two can be compared.
+//
+// If its Record names a generation that is not there, the old observation may have listed the generations before its
+// own was made. So that is searched for once more. Whoever makes a generation also writes the Record, in the same
+// transaction: as long as the Record keeps its version, nobody has made another one.
 func (r *Reader) observeAgain(ctx context.Context, path string, old *resource.Observed) (*resource.Observed, error) {
 	if err := r.source.Sync(ctx, path); err != nil {
 		return nil, err
@@ -299,10 +303,15 @@ func (r *Reader) observeAgain(ctx context.Context, path string, old *resource.Ob
 	}
 	o, err := r.observe(ctx, path, f)
 	byCopy := old != nil && old.Record != nil && !(old.Has(resource.PartRecord) && old.Has(resource.PartReference))
-	if err == nil && byCopy && !hasOwn(o) {
+	switch {
+	case err != nil || hasOwn(o):
+		return o, err
+	case byCopy:
 		return r.observeCopy(ctx, path, old.Record.Generation, f)
+	case o != nil && !o.Has(resource.PartGeneration):
+		return r.searchGenerations(ctx, path, o)
 	}
-	return o, err
+	return o, nil
 }
 
 func split(at string) (root, name string) { return path.Dir(at), path.Base(at) }
