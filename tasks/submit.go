@@ -262,17 +262,28 @@ func (x *submission) manifest(ctx context.Context) error {
 	return nil
 }
 
-// noDead refuses an id of which Redis has dead tasks.
+// noDead refuses an id of which Redis has dead tasks of an earlier batch. Another submit may have made the batch since
+// this one looked for it: then they are those of that one, also if it has ended. So it is looked for again.
 func (x *submission) noDead(ctx context.Context) error {
 	var dead []store.DeadTask
 	err := x.call(ctx, func(st *store.Queue) (err error) {
 		dead, err = st.DeadTasks(ctx, x.c.ID, 0)
 		return err
 	})
-	if err == nil && len(dead) > 0 {
-		err = store.ErrDead
+	if err != nil || len(dead) == 0 {
+		return err
 	}
-	return err
+	_, err = x.ledger().Manifest(ctx, x.c.ID)
+	if errors.Is(err, ErrNoBatch) {
+		var e *znode.BatchEnd
+		if e, err = x.ledger().Ended(ctx, x.c.ID); err == nil && e == nil {
+			return store.ErrDead
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return errAgain
 }
 
 // hasEnded notes how the batch has ended. A manifest that was made since is deleted again.

@@ -318,6 +318,34 @@ func TestSubmitBesideARefusedOne(t *testing.T) {
 	f.inOrder("b", 3)
 }
 
+// TestSubmitBesideDeadTasks: before a submit looks for dead tasks, another one makes the same batch, and its tasks die.
+// That is no reason to refuse it, whether the batch is still there or has ended.
+func TestSubmitBesideDeadTasks(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []bool{false, true} {
+		f := newFixture(t)
+		x := newSubmission(f.s, f.submitConfig("b"), numbered(3))
+		x.join.client, x.join.url = f.client(), f.queue.Redis
+		var other Submitted
+		x.join.client.AddHook(hook(func(cmd redis.Cmder, send func() error) error {
+			if other.ID == "" && slices.Contains(cmd.Args(), any("dead")) {
+				other = f.submit("b", numbered(3))
+				f.worker("w").work(never)
+				if ends {
+					if err := f.operator().Collected(t.Context(), "b", other.Manifest); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			return send()
+		}))
+		err := x.run(t.Context())
+		if err != nil || !x.out.Found || (x.out.Ended != nil) != ends || !ends && x.out.Manifest != f.batch("b") {
+			t.Errorf("ends %v: %v: %+v beside %+v", ends, err, x.out, other)
+		}
+	}
+}
+
 // leaveDead leaves a dead task of a batch of which ZooKeeper knows nothing.
 func (f *fixture) leaveDead(id string) {
 	f.t.Helper()
