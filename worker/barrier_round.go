@@ -239,10 +239,17 @@ func (r *round) moveOn(ctx context.Context) error {
 }
 
 // belowFloor reports whether a round below the floor, of which this attempt does not exist, was released. It was not if
-// its own st is there: all have skipped it after an abort, for good.
+// its own st is there: all have skipped it after an abort, for good. A call that had found its attempt open must still
+// be a member's: else the attempt may have been aborted, and another process of the worker was at the one released.
 func (r *round) belowFloor(ctx context.Context) (released bool, err error) {
 	body, _, err := r.m.session.Get(ctx, znode.RoundState(r.folder(1)))
 	if errors.Is(err, zkconn.ErrNoNode) {
+		if *r.chosen == 0 {
+			return true, nil
+		}
+		if _, err := r.m.write(ctx); err != nil {
+			return false, r.m.mayRetry(ctx, err)
+		}
 		return true, nil
 	}
 	if err != nil || r.attempt == 1 {

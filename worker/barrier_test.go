@@ -525,6 +525,29 @@ func TestCallKeepsItsAttempt(t *testing.T) {
 	released(t, at(t, late, b), next)
 }
 
+// TestReleaseWithAnotherProcessIsNotOfThisCall: the call's attempt was aborted, and the round was released at a later
+// one with another process that took the worker over. When all that is cleared the call is told that it is fenced.
+func TestReleaseWithAnotherProcessIsNotOfThisCall(t *testing.T) {
+	t.Parallel()
+	proxy, ms := slowTeam(t, 2, time.Minute)
+	b := worker.Barrier{Name: "b", Retry: true}
+	mine := b
+	mine.Round, mine.Attempt = num(0), new(int)
+	abortedAt(t, 1, []int{1}, at(t, ms[0], hasty(mine)))
+	proxy.Hang(true)
+	if err := dial(t).Delete(t.Context(), znode.Live(ms[0].Job.Root, ms[0].Job.Name, "w-0"), -1); err != nil {
+		t.Fatal(err)
+	}
+	now := join(t, ms[0].Job, "w-0")
+	for range 3 {
+		released(t, at(t, now, b), at(t, ms[1], b))
+	}
+	proxy.Hang(false)
+	if err := result(t, at(t, ms[0], mine)); !errors.Is(err, worker.ErrFenced) {
+		t.Errorf("%v, want %v", err, worker.ErrFenced)
+	}
+}
+
 // TestArrivalAtAnAttemptSurvivesTheProcess: the next life of a worker goes on at the attempt at which it had arrived.
 func TestArrivalAtAnAttemptSurvivesTheProcess(t *testing.T) {
 	t.Parallel()
