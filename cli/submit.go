@@ -142,6 +142,7 @@ func runSubmit(ctx context.Context, p *process, o submitOptions, name string, fi
 			return err
 		}
 		s := &submitting{p: p, o: o, scope: scope, source: source, again: o.again(name, files)}
+		s.out = bufio.NewWriterSize(p.out, 1<<16)
 		s.bar = &batchBar{bar: p.newBar(), told: time.Now()}
 		s.c = tasks.SubmitConfig{
 			Root: root, Queue: queueName, ID: o.id, Weight: o.weight, Results: queue.Results(o.results),
@@ -234,6 +235,12 @@ type submitting struct {
 	source tasks.Source
 	again  []string
 	bar    *batchBar
+
+	// Of --wait. What an attempt has printed is not printed again by the next one.
+	out     *bufio.Writer
+	printed int64            // so many tasks, from the first one on; dead ones count
+	dead    int64            // of these
+	all     *tasks.Submitted // the batch, once all are printed: what is left is to end it
 }
 
 // run submits the batch, and with --wait prints its results. A session that is lost is replaced: the batch has an id.
@@ -256,8 +263,11 @@ func (s *submitting) run(ctx context.Context) error {
 	}
 }
 
-// attempt submits, and waits, in the session that there is.
+// attempt submits, and waits, in the session that there is. Once all is printed it only ends the batch.
 func (s *submitting) attempt(ctx context.Context) error {
+	if s.all != nil {
+		return s.await(ctx, *s.all)
+	}
 	got, err := tasks.Submit(ctx, s.scope.session, s.c, s.source)
 	if got.Manifest.Life != "" || errors.Is(err, tasks.ErrUnknown) || err == nil {
 		s.c.ID = got.ID // from here on it is this batch
@@ -360,12 +370,30 @@ func (s *submitting) await(ctx context.Context, got tasks.Submitted) error {
 	if err != nil {
 		return err
 	}
-	f.id = got.ID
 	op, err := s.p.operator(ctx, s.scope.session, f)
 	if err != nil {
 		return err
 	}
 	defer op.Close()
+	if s.all == nil {
+		if err := s.awaitResults(ctx, f, op, got); err != nil {
+			return err
+		}
+		s.all = &got
+	}
+	if _, kept := got.Manifest.Results.Keep(); !kept {
+		if err := op.Collected(ctx, got.ID, got.Manifest); err != nil {
+			return err
+		}
+	}
+	if s.dead > 0 {
+		return foundAttention
+	}
+	return nil
+}
+
+// awaitResults waits until all tasks are done or dead, and prints the results.
+func (s *submitting) awaitResults(ctx context.Context, f foundQueue, op *tasks.Operator, got tasks.Submitted) error {
 	s.bar.begin(got.ID, got.Manifest.Tasks)
 	if queue.FoundOf(f.queue).Executors == 0 && !s.p.flags.quiet {
 		s.bar.clear()
@@ -381,19 +409,10 @@ func (s *submitting) await(ctx context.Context, got tasks.Submitted) error {
 		return s.gone(fmt.Errorf("batch %s has ended %s (%s, by %s) before its results were printed", got.ID,
 			end.Ended.Format(time.RFC3339), end.How, end.EndedBy))
 	}
-	dead, err := s.print(ctx, op, got)
-	if err != nil {
+	if err := s.print(ctx, op, got); err != nil {
 		return err
 	}
 	s.bar.end(b)
-	if _, kept := got.Manifest.Results.Keep(); !kept {
-		if err := op.Collected(ctx, got.ID, got.Manifest); err != nil {
-			return err
-		}
-	}
-	if dead > 0 {
-		return foundAttention
-	}
 	return nil
 }
 
@@ -401,39 +420,41 @@ func (s *submitting) gone(err error) error {
 	return &problem{kind: errIncomplete, err: err, next: "submit it with another --id"}
 }
 
-// print prints the results in the order of the tasks, and names dead ones. It returns how many are dead. Unless all was
-// written, it returns an error.
-func (s *submitting) print(ctx context.Context, op *tasks.Operator, got tasks.Submitted) (dead int64, err error) {
+// print prints the results in the order of the tasks, and names dead ones. It leaves out what is printed already: Redis
+// may have lost the batch meanwhile. Unless all was written, it returns an error.
+func (s *submitting) print(ctx context.Context, op *tasks.Operator, got tasks.Submitted) error {
 	st, err := op.Store(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	out := bufio.NewWriterSize(s.p.out, 1<<16)
 	for r, err := range tasks.InOrder(tasks.Records(ctx, st, got.ID, op.Away(ctx)), got.Manifest.Tasks) {
 		switch {
 		case errors.Is(err, store.ErrNoBatch):
-			return dead, fmt.Errorf("%w: %w", tasks.ErrLost, err)
+			return fmt.Errorf("%w: %w", tasks.ErrLost, err)
 		case err != nil:
-			return dead, err
+			return err
 		case ctx.Err() != nil:
-			return dead, context.Cause(ctx)
+			return context.Cause(ctx)
+		case r.Index < s.printed:
+			continue
 		case r.Dead:
-			if dead++; dead <= maxNamedDead {
+			if s.dead++; s.dead <= maxNamedDead {
 				fmt.Fprintf(s.p.err, "task %d is dead: %s\n", r.Index, text.Escape(cmp.Or(r.Error, noReason)))
 			}
 		}
-		if err := cmp.Or(s.printOne(out, r), s.p.stdoutError()); err != nil {
-			return dead, err
+		if err := cmp.Or(s.printOne(s.out, r), s.p.stdoutError()); err != nil {
+			return err
 		}
+		s.printed++
 	}
-	if err := cmp.Or(out.Flush(), s.p.stdoutError()); err != nil {
-		return dead, err
+	if err := cmp.Or(s.out.Flush(), s.p.stdoutError()); err != nil {
+		return err
 	}
-	if dead > maxNamedDead {
-		fmt.Fprintf(s.p.err, "and %d more dead tasks: muster batch %s --dead\n", dead-maxNamedDead,
+	if s.dead > maxNamedDead {
+		fmt.Fprintf(s.p.err, "and %d more dead tasks: muster batch %s --dead\n", s.dead-maxNamedDead,
 			text.ShellWord(s.c.Root+"/"+s.c.Queue+"/"+got.ID))
 	}
-	return dead, nil
+	return nil
 }
 
 func (s *submitting) printOne(out io.Writer, r tasks.Record) error {

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 
+	"muster/dev/fault"
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks"
@@ -174,6 +176,85 @@ func TestSubmitOutlivesAnOutage(t *testing.T) {
 	f.execute()
 	if err := cmd.Wait(); err != nil || !strings.Contains(seen.String(), want) {
 		t.Errorf("%v\n%s", err, seen)
+	}
+	f.ended("b")
+}
+
+// TestSubmitPrintsOnce: what was printed is not printed again when ZooKeeper is lost before the batch has ended, or
+// before the reply to that has come.
+func TestSubmitPrintsOnce(t *testing.T) {
+	t.Parallel()
+	for name, ended := range map[string]bool{"not ended": false, "ended": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newQueueFixture(t, "")
+			f.execute()
+			expect(t, result(f.submitCommand(servers.Connect(), "a\n", "--wait")), 0) // the first that ends on this day
+			proxy := newProxy(t, 0)
+			arm := map[bool]func(func(int32, []byte) bool) <-chan struct{}{false: proxy.BeforeSend, true: proxy.DropReply}
+			lost := arm[ended](func(op int32, request []byte) bool {
+				ends := op == fault.OpMulti && bytes.Contains(request, []byte("/ended/"))
+				if ends {
+					proxy.Refuse(true)
+				}
+				return ends
+			})
+			cmd := f.submitCommand(proxy.Addr(), "a\ndead\nb\n", "--wait", "--id", "b")
+			var out bytes.Buffer
+			seen := newScreen()
+			cmd.Stdout, cmd.Stderr = &out, seen
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			<-lost
+			seen.await(t, "waiting for ZooKeeper")
+			proxy.Refuse(false)
+			endsWith(t, cmd, seen, 3)
+			f.ended("b")
+			if all := out.String(); all != "A\nB\n" {
+				t.Errorf("results %q", all)
+			}
+			for _, once := range []string{"task 1 is dead", "batch b: 2 done, 1 dead in "} {
+				if n := strings.Count(seen.String(), once); n != 1 {
+					t.Errorf("%q is there %d times:\n%s", once, n, seen)
+				}
+			}
+		})
+	}
+}
+
+// TestSubmitPrintsOnWhereItStopped: Redis loses a batch while its results are printed. It is executed again, and what
+// was printed is left out.
+func TestSubmitPrintsOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	f.execute()
+	input, want := numberedLines(30_000)
+	cmd := f.submitCommand(servers.Connect(), input, "--wait", "--id", "b")
+	seen := newScreen()
+	cmd.Stderr = seen
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]byte, 1)
+	if _, err := out.Read(all); err != nil { // a page at a time is read for what the pipe takes
+		t.Fatal(err)
+	}
+	_, st := f.redis()
+	if err := st.Remove(t.Context(), "b", f.inRedis("b").Life); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(out)
+	if all = append(all, rest...); err != nil || string(all) != want {
+		t.Errorf("%v, %d bytes of results, want %d", err, len(all), len(want))
+	}
+	endsWith(t, cmd, seen, 0)
+	if !strings.Contains(seen.String(), "waiting for the batch to be written again") {
+		t.Error(seen)
 	}
 	f.ended("b")
 }
