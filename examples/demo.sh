@@ -52,13 +52,13 @@ run() {
 	[ "$code" = 0 ] || echo "[exit code $code]"
 }
 
-# wait_for TEXT COMMAND... repeats a command until its output contains a text, for 20 s at most.
+# wait_for TEXT COMMAND... repeats a command until its output contains a text, for 60 s at most.
 wait_for() {
-	local text=$1 end=$((SECONDS + 20))
+	local text=$1 end=$((SECONDS + 60))
 	shift
 	until "$@" 2>/dev/null | grep -q "$text"; do
 		if [ $SECONDS -ge $end ]; then
-			echo "demo: waited 20 s for: $text" >&2
+			echo "demo: waited 60 s for: $text" >&2
 			exit 1
 		fi
 		sleep 0.1

@@ -64,21 +64,14 @@ func doDuty(dir, duty string) {
 		longest, _ := time.ParseDuration(os.Getenv("FAULTS_RUN"))
 		done = time.After(rand.N(max(longest, time.Millisecond)))
 	}
-	stopped := false
 	select {
 	case <-done:
-		signal.Stop(asked) // from here on SIGTERM kills it: a command that was asked to end does not exit with 0
-		stopped = len(asked) > 0
+		write(log, "end")
 	case <-asked:
-		stopped = true
-	}
-	if stopped {
 		write(log, "stopped")
 		if cron {
 			os.Exit(143)
 		}
-	} else {
-		write(log, "end")
 	}
 	_ = lock.Close()
 }
