@@ -29,8 +29,8 @@ lint vuln unit sim:
 # the scripts of cli on the ZooKeeper in memory, and each world of the simulation for SIM_FOR, from a seed on that nobody
 # has tried.
 soak: SIM_FOR ?= 30s
-soak: SOAKS = Race|Kill|Crash|Soak|Damage|Outages|IDsUnderFaults|DriftLoop|AnyRun|Anything|AreTheModel|OnTheModel|Reproducible|$\
-	EveryOperation|CutConnection|AnothersGeneration|OperationIsResumed
+soak: SOAKS = Race|Kill|Crash|Soak|Damage|Outages|IDsUnderFaults|DriftLoop|AnyRun|Anything|AreTheModel|OnTheModel|$\
+	Reproducible|EveryOperation|CutConnection|AnothersGeneration|OperationIsResumed
 soak: setup
 	MUSTER_SOAK=1 $(GO) test -count=1 -timeout 60m -v -run '$(SOAKS)' ./...
 	@./.ci/check race

@@ -88,8 +88,9 @@ func Guard(path string, argv, environ []string, files []*os.File, signals <-chan
 		c, err = startChecked(Launch{path, argv, environ, "", files, adopts})
 	}
 	if err != nil {
-		_ = reports.Encode(guardReport{Refused: err.Error(), Code: StartCode(err)})
-		return StartCode(err)
+		code := max(StartCode(err), CannotRun)
+		_ = reports.Encode(guardReport{Refused: err.Error(), Code: code})
+		return code
 	}
 	_ = reports.Encode(guardReport{Pid: c.process.Pid}) // a member that has died cannot read it
 	orders := make(chan Order, 1)
