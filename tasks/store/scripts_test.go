@@ -299,30 +299,26 @@ func TestDeathsOnTheModel(t *testing.T) {
 // TestMutantsOfTheRule: with each part of the rule left out of the scripts, a case goes wrong.
 func TestMutantsOfTheRule(t *testing.T) {
 	t.Parallel()
-	for name, m := range map[string]struct{ in, was, is string }{
-		"":                             {"four", "", ""},
-		"a suspect beside others":      {"poison to the end", "hand.held + #hand.put == 0", "true"},
-		"others beside a suspect":      {"poison to the end", "if not hand.suspect then take_all", "if true then take_all"},
-		"no suspicion in an outage":    {"four", "how ~= '0' and deaths < SUSPECT", "how == '2' and deaths < SUSPECT"},
-		"all executors have a suspect": {"outages", "2 * trying < executors", "true"},
-		"charged beside many":          {"outages", "how == '2' and f == suspect", "how ~= '0' and f == suspect"},
-		"charged beside none":          {"outages", "with > 2 * without", "with > 0"},
+	for name, m := range map[string]struct {
+		in, was, is string
+		seed        uint64 // the first that shows it
+	}{
+		"":                             {"four", "", "", 0},
+		"a suspect beside others":      {"poison to the end", "hand.held + #hand.put == 0", "true", 2},
+		"others beside a suspect":      {"poison to the end", "if not hand.suspect then take_all", "if true then take_all", 2},
+		"no suspicion in an outage":    {"four", "how ~= '0' and deaths < SUSPECT", "how == '2' and deaths < SUSPECT", 0},
+		"all executors have a suspect": {"outages", "2 * trying < executors", "true", 0},
+		"charged beside many":          {"outages", "how == '2' and f == suspect", "how ~= '0' and f == suspect", 0},
+		"charged beside none":          {"outages", "with > 2 * without", "with > 0", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var wrong error
-			for seed := range uint64(5) {
-				if wrong != nil {
-					break
-				}
-				q := newQueue(t)
-				q.prefix = fmt.Sprintf("muster:{%s %d}:", t.Name(), seed)
-				q.scripts = map[string]*redis.Script{}
-				for script, text := range lua.Scripts(testClock) {
-					q.scripts[script] = redis.NewScript(strings.ReplaceAll(text, m.was, m.is))
-				}
-				q.at(q.now)
-				_, wrong = deathCases()[m.in].run(q, q.at, seed)
+			q := newQueue(t)
+			q.scripts = map[string]*redis.Script{}
+			for script, text := range lua.Scripts(testClock) {
+				q.scripts[script] = redis.NewScript(strings.ReplaceAll(text, m.was, m.is))
 			}
+			q.at(q.now)
+			_, wrong := deathCases()[m.in].run(q, q.at, m.seed)
 			if (wrong != nil) != (name != "") {
 				t.Errorf("wrong: %v", wrong)
 			}
