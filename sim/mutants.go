@@ -411,14 +411,14 @@ func opOf(op zkmodel.Op) string {
 
 // kind of the transaction whose request has this label.
 func (w *World) kind(label string) string {
-	if k, ok := w.kinds[label]; ok {
-		return k
+	if k, ok := w.options.kinds.Load(label); ok {
+		return k.(string)
 	}
 	k := w.operations(label)
 	if w.options.Kind != nil {
 		k = w.options.Kind(k)
 	}
-	w.kinds[label] = k
+	w.options.kinds.Store(label, k)
 	return k
 }
 
@@ -441,6 +441,9 @@ var (
 
 // normalised replaces what differs between transactions of one kind.
 func (w *World) normalised(op string) string {
+	if known, ok := w.options.normal.Load(op); ok {
+		return known.(string)
+	}
 	name, path, _ := strings.Cut(op, " ")
 	if w.options.Path != nil {
 		path = w.options.Path(path)
@@ -455,7 +458,9 @@ func (w *World) normalised(op string) string {
 			}
 		}
 	}
-	return name + " " + strings.Join(parts, "/")
+	normal := name + " " + strings.Join(parts, "/")
+	w.options.normal.Store(op, normal)
+	return normal
 }
 
 // table is the table of guards in a file. A kind stands alone in a line. Its guards follow, each with a world that

@@ -57,6 +57,8 @@ type Options struct {
 
 	mutant *mutant // whose guard the server ignores
 	seen   *guards // collects the guards of all transactions
+
+	kinds, normal *sync.Map // of all schedules: label of a request → kind of its transaction; operation → normalised
 }
 
 // Faults are budgets of one schedule. A session also expires when its server hears nothing for its timeout: a cut or a
@@ -77,6 +79,7 @@ func (o Options) complete(t testing.TB) Options {
 	o.Seeds = cmp.Or(o.Seeds, 200)
 	o.Steps = cmp.Or(o.Steps, 400)
 	o.End = cmp.Or(o.End, time.Hour)
+	o.kinds, o.normal = new(sync.Map), new(sync.Map)
 	if testing.Short() {
 		o.Seeds = max(o.Seeds/10, 1)
 	}

@@ -32,7 +32,7 @@ type outcome struct {
 func (w *World) schedule(o Options, world func(*World), pick picker) outcome {
 	_, w.record = pick.(*replay)
 	w.options, w.left, w.activity = o, o.Faults, make(chan struct{}, 1)
-	w.guarded, w.concerned, w.kinds = map[guard]bool{}, map[string]bool{}, map[string]string{}
+	w.guarded, w.concerned = map[guard]bool{}, map[string]bool{}
 	w.server = zkmodel.New(zkmodel.Options{Applied: w.applied, Ignore: w.ignores})
 	w.zk = zooKeeper(w.server)
 	world(w)

@@ -42,10 +42,9 @@ type World struct {
 	moving     []step // of moves
 	record     bool   // also the fair end, in after
 	after      []string
-	guarded    map[guard]bool    // guards that were seen
-	concerned  map[string]bool   // whether a label is one of the mutant's transactions
-	ignored    int               // how often a mutant's guard was ignored
-	kinds      map[string]string // label of a request → kind of its transaction
+	guarded    map[guard]bool  // guards that were seen
+	concerned  map[string]bool // whether a label is one of the mutant's transactions
+	ignored    int             // how often a mutant's guard was ignored
 
 	mu      sync.Mutex // guards what follows, and what Saw's functions touch
 	err     error      // why the schedule failed
