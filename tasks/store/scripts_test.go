@@ -305,8 +305,8 @@ func TestMutantsOfTheRule(t *testing.T) {
 	}{
 		"":                             {"four", "", "", 0},
 		"a suspect beside others":      {"poison to the end", "hand.held + #hand.put == 0", "true", 2},
-		"others beside a suspect":      {"poison to the end", "if not hand.suspect then take_all", "if true then take_all", 2},
-		"no suspicion in an outage":    {"four", "how ~= '0' and deaths < SUSPECT", "how == '2' and deaths < SUSPECT", 0},
+		"others beside a suspect":      {"poison to the end", "not hand.suspect then take_all", "true then take_all", 2},
+		"no suspicion in an outage":    {"four", "how ~= '0' and deaths <", "how == '2' and deaths <", 0},
 		"all executors have a suspect": {"outages", "2 * trying < executors", "true", 0},
 		"charged beside many":          {"outages", "how == '2' and f == suspect", "how ~= '0' and f == suspect", 0},
 		"charged beside none":          {"outages", "with > 2 * without", "with > 0", 0},
