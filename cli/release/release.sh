@@ -53,7 +53,7 @@ if [ -n "$experiment" ]; then
 	echo "release: GOEXPERIMENT=$experiment changes the binary: go env -u GOEXPERIMENT" >&2
 	exit 1
 fi
-"$GO" build -o "$temp/release" ./cli/release
+"$GO" build -ldflags=-w -o "$temp/release" ./cli/release
 
 if [ "${1:-}" = image ]; then
 	rm -rf "$dist/image"
