@@ -35,7 +35,7 @@ func soakSize() size {
 	if rig.Long() {
 		return size{tasks: 1_000_000, most: 30_000, submit: 6 * time.Minute, decks: 11, atOnce: 4}
 	}
-	return size{tasks: 20_000, most: 2_000, submit: 25 * time.Second, decks: 1, atOnce: 8}
+	return size{tasks: 12_000, most: 1_500, submit: 20 * time.Second, decks: 1, atOnce: 8}
 }
 
 const (

@@ -29,7 +29,7 @@ var differFor = flag.Duration("differ.for", 0,
 func TestRealServersAreTheModel(t *testing.T) {
 	for _, one := range []struct {
 		servers, operations, soak int
-	}{{1, 14_000, 140_000}, {3, 7_000, 70_000}} {
+	}{{1, 9_000, 140_000}, {3, 4_500, 70_000}} {
 		t.Run(fmt.Sprintf("servers=%d", one.servers), func(t *testing.T) {
 			t.Parallel()
 			h := &holding{operations: one.operations, until: time.Now().Add(*differFor), kinds: map[string]int{}}
