@@ -207,8 +207,8 @@ func bashFindsCompletion(t *testing.T, root string) {
 	}
 }
 
-// TestImageIsReproducible writes the files of the image twice, from a tree without git, and has another program build it
-// from the Dockerfile.
+// TestImageIsReproducible writes the files of the image twice, from a tree without git. Another program builds it from
+// the Dockerfile.
 func TestImageIsReproducible(t *testing.T) {
 	const list = `
 		cd "$1"

@@ -265,7 +265,7 @@ func Between(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)))
 }
 
-// Build builds commands into dir, by their names, from the directories of their packages, without C: as make build does.
+// Build builds commands into dir, by their names, from the folders of their packages: without C, as make build does.
 func Build(dir string, packages map[string]string) error {
 	for name, from := range packages {
 		build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, name), from)
