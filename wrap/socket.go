@@ -363,7 +363,7 @@ func (r *run) answerAdvertise(ctx context.Context, a Advertise) (any, error) {
 	}, "whether the others see "+a.Address)
 }
 
-// hostName is what may be the name of a host, of at most 253 bytes. {0,252} in it would be a tenth of muster's start.
+// hostName is what may be the name of a host, whose length is checked apart: a pattern that counts is slow to build.
 var hostName = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9_.-]*$`)
 
 // ParseAddress reads HOST:PORT, an address that other machines can reach: HOST is an IP or a name.

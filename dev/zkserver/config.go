@@ -68,7 +68,7 @@ func arguments(o Options, found installation) []string {
 		"-Dzookeeper.jmx.log4j.disable=true",
 		"-Dzookeeper.electionPortBindRetry=1",
 		"-Dzookeeper.leaderConnectDelayDuringRetryMs=20", // default 100
-		"-Dzookeeper.nio.numWorkerThreads=0",             // one thread reads and writes: a quarter less work
+		"-Dzookeeper.nio.numWorkerThreads=0",             // default twice the cores; a fifth less work without
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 	}
 	classes := strings.Join(append([]string{"."}, found.classes...), string(os.PathListSeparator))
