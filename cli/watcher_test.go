@@ -29,6 +29,25 @@ say begins $MUSTER_BATCH; until [ -e go ]; do sleep 0.1; done; say ends`)
 	f.ended("b")
 }
 
+// TestWatcherCommandHasAllAtItsStart: what it reads is a whole file, also if there is nothing. Of a pipe, the death of
+// its watcher would look like the end of the results.
+func TestWatcherCommandHasAllAtItsStart(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	f.duty("collect", `[ -f /dev/stdin ] && say $MUSTER_BATCH is whole: $(wc -l) lines`)
+	f.completed("b", bytes.Repeat([]byte{'x'}, 100<<10), []byte("2"), []byte("dead"))
+	f.completed("c", []byte("dead"))
+	drop := f.command(servers.Connect(), "drop", "--dead", "--root", f.root, "primes/c")
+	if out, err := drop.CombinedOutput(); err != nil {
+		t.Errorf("drop: %v\n%s", err, out)
+	}
+	f.watcher(servers.Connect(), "w", "collect")
+	f.ended("b")
+	f.ended("c")
+	f.awaitLog("b is whole: 3 lines", 1)
+	f.awaitLog("c is whole: 0 lines", 1)
+}
+
 // TestWatcherDies: its commands die with it, and another watcher gets the batch, whose id is the same. That also holds
 // for a watcher that is frozen, and for one that ZooKeeper misses.
 func TestWatcherDies(t *testing.T) {

@@ -1,11 +1,14 @@
 package tasks
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"time"
 
 	"muster/tasks/store"
@@ -40,6 +43,31 @@ func (b *Completed) Records(ctx context.Context) iter.Seq2[Record, error] {
 			yield(Record{}, err)
 		}
 	}
+}
+
+// Lines is Records as a file with a line of JSON for each, which is read from its begin. It has no name any more; the
+// caller closes it.
+func (b *Completed) Lines(ctx context.Context) (_ *os.File, err error) {
+	var all spool
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, all.Close())
+		}
+	}()
+	if _, err := all.Write(nil); err != nil { // there may be no record: dead tasks can be dropped
+		return nil, err
+	}
+	buffered := bufio.NewWriterSize(&all, 64<<10)
+	encoder := json.NewEncoder(buffered)
+	for r, err := range b.Records(ctx) {
+		if err == nil {
+			err = encoder.Encode(r)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all.file, buffered.Flush()
 }
 
 // held makes sure that this watcher has had the batch all the time. It has claimed it when all results were there, and

@@ -1,16 +1,12 @@
 package wrap
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"os"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -202,15 +198,17 @@ func (r *queueRun) killedWith(p *tasks.Process) (context.Context, context.Cancel
 	return ctx, func() { stop(); cancel() }
 }
 
-// collect runs the command for a batch. The error is why the batch is not collected.
+// collect runs the command for a batch. The error is why the batch is not collected. The command reads a file: of a
+// pipe, the death of this process would look like the end of the results.
 func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *command.Lease, b *tasks.Completed) error {
-	in, toCommand, err := os.Pipe()
+	in, err := b.Lines(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("its results: %w", err)
 	}
+	defer in.Close()
 	out, err := command.OpenOutput(in, r.Files[1], r.Files[2])
 	if err != nil {
-		return errors.Join(err, in.Close(), toCommand.Close())
+		return err
 	}
 	environ := r.environment(p, [][2]string{
 		{lines.BatchVariable, b.ID}, {lines.AttemptVariable, strconv.Itoa(b.Try)},
@@ -218,47 +216,24 @@ func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *command.Lea
 	}...)
 	of := command.Launch{Path: r.path, Argv: r.Command, Environ: environ, Dir: r.Dir, Files: out.Files}
 	g, err := command.StartGuarded(ctx, r.Guard, l, of)
-	_ = in.Close()
 	if err != nil {
-		_ = toCommand.Close()
 		out.Close()
 		return err
 	}
-	ofCommand, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var writer sync.WaitGroup
-	writer.Go(func() {
-		if err := writeRecords(toCommand, b.Records(ofCommand)); err != nil {
-			stop(fmt.Errorf("%w: %w", errUnread, err)) // the end of its input would look like the end of the results
-			<-ofCommand.Done()
-			return
-		}
-		_ = toCommand.Close()
-	})
-	e := g.Run(ofCommand, l, func(cause error) command.Order { return r.endOf(p, cause) })
-	cause := context.Cause(ofCommand)
-	stop(nil)
-	_ = toCommand.Close()
-	writer.Wait()
-	return r.collected(ctx, p, e, cause, out.Close())
+	e := g.Run(ctx, l, func(error) command.Order { return r.endOf(p) })
+	return r.collected(ctx, p, e, out.Close())
 }
 
-// errUnread means that the results of a batch cannot be read.
-var errUnread = errors.New("its results")
-
-// endOf is how a command is ended when its context ends with this cause.
-func (r *queueRun) endOf(p *tasks.Process, cause error) command.Order {
-	if p.Context().Err() != nil || errors.Is(cause, errUnread) {
+// endOf is how a command is ended when its context ends.
+func (r *queueRun) endOf(p *tasks.Process) command.Order {
+	if p.Context().Err() != nil {
 		return command.Order{Now: true}
 	}
 	return command.Order{End: r.grace(p)}
 }
 
-// collected says why the batch of a command that has ended is not collected. cause is why the command was stopped, if
-// it was.
-func (r *queueRun) collected(
-	ctx context.Context, p *tasks.Process, e command.GuardEnd, cause error, end *command.Tail,
-) error {
+// collected says why the batch of a command that has ended is not collected.
+func (r *queueRun) collected(ctx context.Context, p *tasks.Process, e command.GuardEnd, end *command.Tail) error {
 	switch {
 	case e.Left:
 		return fmt.Errorf("%w: %s", ErrUnkillable, e.Text)
@@ -270,27 +245,8 @@ func (r *queueRun) collected(
 		return tasks.ErrSessionLost
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case cause != nil:
-		return cause
 	case e.Code != 0:
 		return errors.New(end.After(e.Text))
 	}
-	return nil
-}
-
-// writeRecords writes what became of the tasks, a line of JSON for each. A command that does not read all of it is no
-// error: the records are read no further.
-func writeRecords(to *os.File, records iter.Seq2[tasks.Record, error]) error {
-	buffered := bufio.NewWriterSize(to, 64<<10)
-	encoder := json.NewEncoder(buffered)
-	for record, err := range records {
-		if err != nil {
-			return err
-		}
-		if encoder.Encode(record) != nil {
-			return nil
-		}
-	}
-	_ = buffered.Flush()
 	return nil
 }
