@@ -3,6 +3,7 @@ package redisserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -52,6 +53,24 @@ func TestAKilledServerKeepsItsDataAndAddress(t *testing.T) {
 	got, err := client(t, s).Get(t.Context(), "key").Result()
 	if err != nil || got != "value" || s.Addr() != addr {
 		t.Errorf("after a restart at %s (before: %s): %q, %v", s.Addr(), addr, got, err)
+	}
+}
+
+// TestAServerServesWhenItHasReadItsData: Restart waits for that.
+func TestAServerServesWhenItHasReadItsData(t *testing.T) {
+	s := start(t, Options{Extra: []string{"--key-load-delay", "100", "--loading-process-events-interval-bytes", "1024"}})
+	pipe := client(t, s).Pipeline()
+	for i := range 5000 {
+		pipe.Set(t.Context(), fmt.Sprint("key-", i), "value", 0)
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := client(t, s).DBSize(t.Context()).Result(); n != 5000 || err != nil {
+		t.Errorf("%d keys, %v", n, err)
 	}
 }
 

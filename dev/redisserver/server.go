@@ -157,11 +157,12 @@ func (s *Server) sentinelFile() string { return filepath.Join(s.dir, "sentinel.c
 // serves asks the server at the address for its process id, since another program may have taken the port. The server
 // does not serve while it reads its data.
 func (s *Server) serves(ctx context.Context, p *daemon.Process) (bool, error) {
-	info, err := s.info(ctx, "default")
-	return err == nil && info["loading"] != "1" && info["process_id"] == strconv.Itoa(p.OS.Pid), nil
+	info, err := s.info(ctx, "server")
+	return err == nil && info["process_id"] == strconv.Itoa(p.OS.Pid), nil
 }
 
-// info is a section of the server's INFO, without a client library.
+// info is a section of the server's INFO, without a client library. While the server reads its data it is an error, as
+// that to a PING.
 func (s *Server) info(ctx context.Context, section string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -171,7 +172,7 @@ func (s *Server) info(ctx context.Context, section string) (map[string]string, e
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	request := "INFO " + section + "\r\n"
+	request := "PING\r\nINFO " + section + "\r\n"
 	if s.options.Password != "" {
 		request = "AUTH " + s.options.Password + "\r\n" + request
 	}
