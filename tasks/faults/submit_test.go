@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"muster/dev/fault"
+	"muster/exitcode"
 	"muster/resource/queue"
 	"muster/sim/rig"
 	"muster/zkstate/zkconn"
@@ -39,6 +40,7 @@ type submitter struct {
 	k      *soakRun
 	p      *process
 	random *rand.Rand
+	got    string // the batch of which it has got all results last
 }
 
 // submitLimit is for a batch, with all repeats.
@@ -97,14 +99,15 @@ func (s *submitter) once(b batch, tasks string, try int) (done bool, err error) 
 	}
 	defer os.Remove(s.p.stdout)
 	found, err := s.k.checkFile(b, s.p.stdout)
-	if err != nil || len(found.Problems) > 0 { // it was killed before it had them all
-		if code == 0 {
-			return false, fmt.Errorf("%s: submit --wait ends with 0 and %v %v", b.id(), err, found.Problems)
-		}
-		return false, nil
+	switch {
+	case err == nil && len(found.Problems) == 0:
+		s.k.got(found)
+		s.got = b.id()
+	case code == exitcode.Done:
+		return false, fmt.Errorf("%s: submit --wait ends with 0 and %v %v", b.id(), err, found.Problems)
 	}
-	s.k.got(found)
-	return true, nil
+	// Who was killed may have got all, and not have ended the batch. If it has, the next one is told that it is late.
+	return code == exitcode.Done || code == exitcode.Incomplete && s.got == b.id(), nil
 }
 
 // disturb lets half of the tries alone.
