@@ -99,12 +99,13 @@ func (s *submitter) once(b batch, tasks string, try int) (done bool, err error) 
 	}
 	defer os.Remove(s.p.stdout)
 	found, err := s.k.checkFile(b, s.p.stdout)
+	complete := err == nil && len(found.Problems) == 0
 	switch {
-	case err == nil && len(found.Problems) == 0:
+	case code == exitcode.Done && !complete, code == exitcode.Incomplete && complete:
+		return false, fmt.Errorf("%s: submit --wait ends with %d and %v %v", b.id(), code, err, found.Problems)
+	case complete:
 		s.k.got(found)
 		s.got = b.id()
-	case code == exitcode.Done:
-		return false, fmt.Errorf("%s: submit --wait ends with 0 and %v %v", b.id(), err, found.Problems)
 	}
 	// Who was killed may have got all, and not have ended the batch. If it has, the next one is told that it is late.
 	return code == exitcode.Done || code == exitcode.Incomplete && s.got == b.id(), nil
