@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,7 +30,7 @@ say begins $MUSTER_BATCH; until [ -e go ]; do sleep 0.1; done; say ends`)
 	f.ended("b")
 }
 
-// TestWatcherCommandHasAllAtItsStart: what it reads is a whole file, also if there is nothing. Of a pipe, the death of
+// TestWatcherCommandHasAllAtItsStart: what it reads is a whole file, also if there is nothing. On a pipe, the death of
 // its watcher would look like the end of the results.
 func TestWatcherCommandHasAllAtItsStart(t *testing.T) {
 	t.Parallel()
@@ -46,6 +47,24 @@ func TestWatcherCommandHasAllAtItsStart(t *testing.T) {
 	f.ended("c")
 	f.awaitLog("b is whole: 3 lines", 1)
 	f.awaitLog("c is whole: 0 lines", 1)
+}
+
+// TestWatcherWithoutRoom: a watcher that cannot write the results to a file ends. Its batch is not charged.
+func TestWatcherWithoutRoom(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "attempts = 1")
+	f.duty("collect", "say has $MUSTER_BATCH")
+	f.completed("b", []byte("1"))
+	cmd := f.process(servers.Connect(), "watcher", "w1", "--", filepath.Join(f.dir, "duties", "collect"))
+	cmd.Env = append(cmd.Env, "TMPDIR="+filepath.Join(f.dir, "nosuch"))
+	seen := startOnScreen(t, cmd)
+	endsWith(t, cmd, seen, 1)
+	seen.await(t, "nosuch")
+	if b := f.inRedis("b"); b.Tries != 0 || b.Holder != "" {
+		t.Errorf("in redis: %+v", b)
+	}
+	f.watcher(servers.Connect(), "w2", "collect")
+	f.ended("b")
 }
 
 // TestWatcherDies: its commands die with it, and another watcher gets the batch, whose id is the same. That also holds

@@ -45,8 +45,8 @@ func (b *Completed) Records(ctx context.Context) iter.Seq2[Record, error] {
 	}
 }
 
-// Lines is Records as a file with a line of JSON for each, which is read from its begin. It has no name any more; the
-// caller closes it.
+// Lines writes Records to a temporary file, a line of JSON for each, and returns the file to be read from its start. The
+// file has no name any more. The caller closes it.
 func (b *Completed) Lines(ctx context.Context) (_ *os.File, err error) {
 	var all spool
 	defer func() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"syscall"
@@ -152,7 +153,8 @@ func (r *queueRun) environment(p *tasks.Process, more ...[2]string) []string {
 // is like SIGTERM.
 //
 // The command runs under a guard: it does not outlive this process, or the end of the membership, after which another
-// watcher has the batch. A command that was asked to end has not done its work, whatever it ends with.
+// watcher has the batch. A command that was asked to end has not done its work, whatever it ends with. A watcher that
+// cannot write the results to a temporary file ends, and the batch goes back uncharged.
 func RunWatcher(ctx context.Context, c QueueConfig) command.Result {
 	r := newQueueRun(c, queue.Watcher)
 	batches := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -175,17 +177,18 @@ func (r *queueRun) watch(
 	l := &command.Lease{Session: p.Session(), Killed: killed.Done(), Whole: true}
 	return tasks.Watch(ctx, p, func(ctx context.Context, b *tasks.Completed) error {
 		err := r.collect(ctx, p, l, b)
+		var noFile *fs.PathError // for the results, or of the guard: nothing is wrong with the batch
+		if errors.Is(err, ErrUnkillable) || errors.As(err, &noFile) {
+			end(err)
+		}
 		result := "failed"
 		switch {
 		case err == nil:
 			result = "collected"
-		case ctx.Err() != nil, errors.Is(err, ErrUnkillable):
+		case ctx.Err() != nil:
 			result = "returned"
 		}
 		batches.WithLabelValues(result).Inc()
-		if errors.Is(err, ErrUnkillable) {
-			end(err)
-		}
 		return err
 	})
 }
@@ -198,7 +201,7 @@ func (r *queueRun) killedWith(p *tasks.Process) (context.Context, context.Cancel
 	return ctx, func() { stop(); cancel() }
 }
 
-// collect runs the command for a batch. The error is why the batch is not collected. The command reads a file: of a
+// collect runs the command for a batch. The error is why the batch is not collected. The command reads a file: on a
 // pipe, the death of this process would look like the end of the results.
 func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *command.Lease, b *tasks.Completed) error {
 	in, err := b.Lines(ctx)
@@ -220,16 +223,13 @@ func (r *queueRun) collect(ctx context.Context, p *tasks.Process, l *command.Lea
 		out.Close()
 		return err
 	}
-	e := g.Run(ctx, l, func(error) command.Order { return r.endOf(p) })
+	e := g.Run(ctx, l, func(error) command.Order {
+		if p.Context().Err() != nil {
+			return command.Order{Now: true}
+		}
+		return command.Order{End: r.grace(p)}
+	})
 	return r.collected(ctx, p, e, out.Close())
-}
-
-// endOf is how a command is ended when its context ends.
-func (r *queueRun) endOf(p *tasks.Process) command.Order {
-	if p.Context().Err() != nil {
-		return command.Order{Now: true}
-	}
-	return command.Order{End: r.grace(p)}
 }
 
 // collected says why the batch of a command that has ended is not collected.
