@@ -40,7 +40,7 @@ type submitter struct {
 	k      *soakRun
 	p      *process
 	random *rand.Rand
-	got    string // the batch of which it has got all results last
+	got    string // the last batch of which it has all results
 }
 
 // submitLimit is for a batch, with all repeats.
@@ -107,7 +107,8 @@ func (s *submitter) once(b batch, tasks string, try int) (done bool, err error) 
 		s.k.got(found)
 		s.got = b.id()
 	}
-	// Who was killed may have got all, and not have ended the batch. If it has, the next one is told that it is late.
+	// A submitter that is killed when it has all results may not have ended the batch. So it submits again: if the batch
+	// has ended, it is told that the results are gone.
 	return code == exitcode.Done || code == exitcode.Incomplete && s.got == b.id(), nil
 }
 
