@@ -45,8 +45,8 @@ func (b *Completed) Records(ctx context.Context) iter.Seq2[Record, error] {
 	}
 }
 
-// Lines writes Records to a temporary file, a line of JSON for each, and returns the file to be read from its start. The
-// file has no name any more. The caller closes it.
+// Lines writes Records to a temporary file, a line of JSON for each, and returns the file to be read from its start.
+// The file has no name any more. The caller closes it.
 func (b *Completed) Lines(ctx context.Context) (_ *os.File, err error) {
 	var all spool
 	defer func() {

@@ -161,8 +161,8 @@ func (s *Server) serves(ctx context.Context, p *daemon.Process) (bool, error) {
 	return err == nil && info["process_id"] == strconv.Itoa(p.OS.Pid), nil
 }
 
-// info is a section of the server's INFO, without a client library. A server that still reads its data answers INFO, but
-// refuses a PING: that is an error here.
+// info is a section of the server's INFO, without a client library. A server that still reads its data answers INFO,
+// but refuses a PING: that is an error here.
 func (s *Server) info(ctx context.Context, section string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
