@@ -63,6 +63,8 @@ func TestUsageErrorsNameTheNextCommand(t *testing.T) {
 		"destroy_of_other_tools": {[]string{"destroy", "--auto"},
 			"muster: unknown command \"destroy\"\n" +
 				"  next: remove the job's block and: muster apply; or: muster terminate JOB\n"},
+		"command_of_a_noun": {[]string{"batch", "primes/b1"},
+			"muster: unknown command \"batch\"\n  next: muster queue batches QUEUE/BATCH\n"},
 		"unknown_diagnostic": {[]string{"explain", "M9999"},
 			"muster: no diagnostic has the code M9999\n" +
 				"  next: docs/diagnostics.md lists them, and muster validate names those of a configuration\n"},

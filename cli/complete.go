@@ -123,6 +123,17 @@ func (p *process) completePart(f *searchFlags, kinds ...string) cobra.Completion
 	})
 }
 
+// partApart makes of what completes GROUP/DUTY what completes GROUP DUTY as well.
+func partApart(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return complete(cmd, args, typed)
+		}
+		words, directive := complete(cmd, nil, args[0]+"/"+typed)
+		return text.Each(words, func(w string) string { return strings.TrimPrefix(w, args[0]+"/") }), directive
+	}
+}
+
 func (p *process) completeJob(f *searchFlags) cobra.CompletionFunc {
 	return completeArgument(func(ctx context.Context, typed string) []string {
 		return p.candidates(ctx, *f).matching(typed)

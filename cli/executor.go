@@ -203,7 +203,7 @@ MUSTER_BATCH is the id, MUSTER_ATTEMPT the try, from 1.
 
 If the command ends with 0, the batch ends: its tasks and results are deleted.
 Otherwise it goes back, and a watcher gets it again after the backoff of the
-queue, as often as its attempts say; then it waits for "muster retry". The
+queue, as often as its attempts say; then it waits for "muster queue retry". The
 command may run twice for one batch, if its watcher dies before that is noted.
 It has no timeout. When the watcher is stopped it gets SIGTERM, and SIGKILL
 after the grace; nothing is charged then. When the watcher dies or loses its

@@ -418,8 +418,8 @@ func TestAHostileRedisHarmsOnlyItsQueue(t *testing.T) {
 		if code, body := s.get("/api/batches" + f.root + "/primes"); code != 200 || !strings.Contains(body, "good") {
 			t.Errorf("the other queue: %d %s", code, body)
 		}
-		expect(t, eventually(says, "batches", path), 3, says)
-		expect(t, eventually("next: look what answers there", "batch", path+"/b", "--timeout", "1s"), 8, says)
+		expect(t, eventually(says, "queue", "batches", path), 3, says)
+		expect(t, eventually("next: look what answers there", "queue", "batches", path+"/b", "--timeout", "1s"), 8, says)
 		if strings.HasPrefix(lie, "HTTP") {
 			break
 		}

@@ -16,34 +16,6 @@ import (
 	"muster/zkstate/znode"
 )
 
-func newSelfCmd(p *process) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "self",
-		Short: "Inside a worker's command: say which worker this is",
-		Long:  `Says which worker of which job this is, asking the worker that runs the command.`,
-		Args:  argCount(0, 0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.askWorker("self", func(c *wrap.Client) error { return runSelf(cmd.Context(), p, c, asJSON) })
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
-	return cmd
-}
-
-func runSelf(ctx context.Context, p *process, c *wrap.Client, asJSON bool) error {
-	self, err := c.Self(ctx)
-	switch {
-	case err != nil:
-		return err
-	case asJSON:
-		return p.printJSON(self)
-	}
-	me := text.Escape(self.Identity)
-	fmt.Fprintf(p.out, "worker %d of %d of %s/%s: %s\n", self.ID, self.Workers, self.Root, self.Job, me)
-	return nil
-}
-
 // inside returns a client of the worker or member whose command runs this process. of and start say what that is.
 func (p *process) inside(command, of, start string) (*wrap.Client, error) {
 	socket := p.environ.value(wrap.SocketVariable)
@@ -231,7 +203,7 @@ func publishedValues(all []worker.Published) []publishedValue {
 	return found
 }
 
-type membersOptions struct{ live, json bool }
+type membersOptions struct{ live, self, json bool }
 
 func newMembersCmd(p *process) *cobra.Command {
 	var o membersOptions
@@ -239,20 +211,28 @@ func newMembersCmd(p *process) *cobra.Command {
 		Use:   "members",
 		Short: "Inside a worker's command: list the workers of its job",
 		Long: `Lists the id and the address of everybody who has joined, or of who is live now,
-in the order of the ids.`,
+in the order of the ids. With --self says which worker of which job this is.`,
 		Example: `  muster members --live
+  muster members --self
   muster members | awk '{print $2}'`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.self && o.live {
+				return usagef("name one of them", "--live lists all that are live, and --self only this worker")
+			}
 			return p.askWorker("members", func(c *wrap.Client) error { return runMembers(cmd.Context(), p, c, o) })
 		},
 	}
 	cmd.Flags().BoolVar(&o.live, "live", false, "only who is live now")
+	cmd.Flags().BoolVar(&o.self, "self", false, "only which worker this is")
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
 	return cmd
 }
 
 func runMembers(ctx context.Context, p *process, c *wrap.Client, o membersOptions) error {
+	if o.self {
+		return runSelf(ctx, p, c, o.json)
+	}
 	found, err := c.Members(ctx, o.live)
 	if err != nil {
 		return err
@@ -273,6 +253,19 @@ func runMembers(ctx context.Context, p *process, c *wrap.Client, o membersOption
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
+}
+
+func runSelf(ctx context.Context, p *process, c *wrap.Client, asJSON bool) error {
+	self, err := c.Self(ctx)
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return p.printJSON(self)
+	}
+	me := text.Escape(self.Identity)
+	fmt.Fprintf(p.out, "worker %d of %d of %s/%s: %s\n", self.ID, self.Workers, self.Root, self.Job, me)
+	return nil
 }
 
 func newPublishCmd(p *process) *cobra.Command {

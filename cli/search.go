@@ -145,10 +145,10 @@ type askFlags struct {
 	timeout time.Duration
 }
 
-// lookCmd completes a command that asks whom about something that its argument names. check is called before it
-// connects; it may be nil.
+// lookCmd completes a command that asks whom about something that its arguments name: a whole and a part are one name
+// with a slash between, or two arguments. check is called before it connects; it may be nil.
 func (p *process) lookCmd(
-	cmd *cobra.Command, f *askFlags, whom string, complete cobra.CompletionFunc, check func(name string) error, do action,
+	cmd *cobra.Command, f *askFlags, whom string, complete cobra.CompletionFunc, check func() error, do action,
 ) *cobra.Command {
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "wait `DURATION` for "+whom)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -156,13 +156,13 @@ func (p *process) lookCmd(
 			return usagef("--timeout 30s", "--timeout %s leaves no time for %s", f.timeout, whom)
 		}
 		if check != nil {
-			if err := check(args[0]); err != nil {
+			if err := check(); err != nil {
 				return err
 			}
 		}
-		return p.look(cmd.Context(), f.searchFlags, args[0], do)
+		return p.look(cmd.Context(), f.searchFlags, strings.Join(args, "/"), do)
 	}
-	p.addSearch(cmd, &f.searchFlags, complete)
+	p.addSearch(cmd, &f.searchFlags, partApart(complete))
 	return cmd
 }
 
@@ -429,7 +429,7 @@ func (scope *searchScope) findQueue(ctx context.Context, name string) (foundQueu
 func (scope *searchScope) findBatch(ctx context.Context, name string) (foundQueue, error) {
 	queueName, id, ok := cutPart(name, queue.CheckBatchID)
 	if !ok {
-		return foundQueue{}, usagef("muster batches QUEUE lists the batches of a queue", "%q is not QUEUE/BATCH", name)
+		return foundQueue{}, usagef("muster queue batches QUEUE lists the batches of a queue", "%q is not QUEUE/BATCH", name)
 	}
 	f, err := scope.findQueue(ctx, queueName)
 	f.id = id
@@ -439,7 +439,7 @@ func (scope *searchScope) findBatch(ctx context.Context, name string) (foundQueu
 // findQueueOrBatch finds QUEUE or QUEUE/BATCH. A path is that of a queue if there is one.
 func (scope *searchScope) findQueueOrBatch(ctx context.Context, name string) (foundQueue, error) {
 	f, err := scope.findQueue(ctx, name)
-	if _, _, ok := cutPart(name, queue.CheckBatchID); err == nil || !ok || ctx.Err() != nil || unreachable(err) {
+	if _, _, ok := cutPart(name, queue.CheckBatchID); !ok || !errors.Is(err, tasks.ErrNoQueue) {
 		return f, err
 	}
 	return scope.findBatch(ctx, name)

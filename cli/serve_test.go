@@ -109,7 +109,7 @@ func TestTheAPIIsWhatCommandsPrint(t *testing.T) {
 		s.shows("/api/status"+f.root+"/"+name, muster("status", f.root+"/"+name, "--json"))
 	}
 	s.shows("/api/history", muster("history", "--json"))
-	s.shows("/api/batches"+f.root+"/primes", muster("batches", "primes", "--root", f.root, "--json"))
+	s.shows("/api/batches"+f.root+"/primes", muster("queue", "batches", "primes", "--root", f.root, "--json"))
 	write(t, filepath.Join(f.dir, "members"), "")
 	live := filepath.Join(f.dir, "live.json")
 	rig.Await(t, "the members", func() bool { _, err := os.Stat(live); return err == nil })

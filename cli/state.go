@@ -17,24 +17,14 @@ import (
 )
 
 func newStateCmd(p *process) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "state",
-		Short: "What the holder of a duty saves for the next one",
-		Long: `Values that the holder of a duty leaves to the next one. Only the holder writes:
+	cmd := newNounCmd("state", "What the holder of a duty saves for the next one",
+		`Values that the holder of a duty leaves to the next one. Only the holder writes:
 inside its command. Anybody reads, with --group and --duty. A key has at most
 512 KiB, a group 64 MiB: for large data save a name or an address.`,
-		Example: `  muster state put checkpoint position.json
+		newStateGetCmd(p), newStateListCmd(p), newStatePutCmd(p), newStateRmCmd(p))
+	cmd.Example = `  muster state put checkpoint position.json
   muster state get checkpoint
-  muster state list --group shop --duty coordinator --root /apps`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("muster state --help", "%s has no command %q", cmd.CommandPath(), args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newStateGetCmd(p), newStateListCmd(p), newStatePutCmd(p), newStateRmCmd(p))
+  muster state list --group shop --duty coordinator --root /apps`
 	return cmd
 }
 

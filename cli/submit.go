@@ -336,9 +336,9 @@ func (s *submitting) problem(ctx context.Context, err error) error {
 		{nil, "put such data elsewhere and submit where it is, or raise max_task of the queue",
 			errorSet{new(*tasks.LargeTask)}},
 		{nil, "submit it as several batches", errorSet{tasks.ErrTooLarge}},
-		{nil, "wait until some have ended: muster batches {queue}", errorSet{tasks.ErrManyBatches}},
+		{nil, "wait until some have ended: muster queue batches {queue}", errorSet{tasks.ErrManyBatches}},
 		{nil, "submit a copy that nobody writes to", errorSet{tasks.ErrChanged}},
-		{nil, "muster batch {batch} shows it; give these tasks another --id", errorSet{tasks.ErrOtherBatch}},
+		{nil, "muster queue batches {batch} shows it; give these tasks another --id", errorSet{tasks.ErrOtherBatch}},
 		{errUsage, "write each task on a line of its own; an empty line is a task, too", errorSet{tasks.ErrNoTasks}},
 	}, "{queue}", text.ShellWord(at.path), "{batch}", at.words()), at)
 }
@@ -451,7 +451,7 @@ func (s *submitting) print(ctx context.Context, op *tasks.Operator, got tasks.Su
 		return err
 	}
 	if s.dead > maxNamedDead {
-		fmt.Fprintf(s.p.err, "and %d more dead tasks: muster batch %s --dead\n", s.dead-maxNamedDead,
+		fmt.Fprintf(s.p.err, "and %d more dead tasks: muster queue batches %s --dead\n", s.dead-maxNamedDead,
 			text.ShellWord(s.c.Root+"/"+s.c.Queue+"/"+got.ID))
 	}
 	return nil

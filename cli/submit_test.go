@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -275,13 +276,12 @@ func TestCommandsAboutALostOrBrokenBatch(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	for id, next := range map[string]string{
-		"lost":   "next: submit it again with its --id, or: muster cancel " + f.root + "/primes/lost",
-		"broken": "next: muster cancel " + f.root + "/primes/broken, then submit it again",
+		"lost":   "next: submit it again with its --id, or: muster queue cancel " + f.root + "/primes/lost",
+		"broken": "next: muster queue cancel " + f.root + "/primes/broken, then submit it again",
 	} {
-		for _, args := range [][]string{
-			{"batch", "primes/" + id, "--results"}, {"pause", "primes/" + id}, {"retry", "primes/" + id},
-		} {
-			expect(t, result(f.command(servers.Connect(), append(args, "--root", f.root)...)), 4, next)
+		for _, args := range [][]string{{"batches", "--results"}, {"pause"}, {"retry"}} {
+			args = slices.Concat([]string{"queue"}, args, []string{"--root", f.root, "primes", id})
+			expect(t, result(f.command(servers.Connect(), args...)), 4, next)
 		}
 	}
 	f.submit("unreadable", []byte("c"))

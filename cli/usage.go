@@ -70,8 +70,8 @@ func newHelpCmd(p *process) *cobra.Command {
 }
 
 func unknownCommand(root *cobra.Command, name string) error {
-	if name == "destroy" { // what other tools call it
-		return usagef("remove the job's block and: muster apply; or: muster terminate JOB", "unknown command %q", name)
+	if next, ok := words[name]; ok {
+		return usagef(next, "unknown command %q", name)
 	}
 	var names []string
 	for _, c := range root.Commands() {
@@ -164,6 +164,24 @@ func argCount(low, high int, what string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// newNounCmd makes the command of a noun, such as "muster queue", which only holds the commands about it.
+func newNounCmd(name, short, long string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   name,
+		Short: short,
+		Long:  long,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef(cmd.CommandPath()+" --help", "%s has no command %q", cmd.CommandPath(), args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(commands...)
+	return cmd
 }
 
 // beforeDash checks the arguments before --.

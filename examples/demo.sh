@@ -286,11 +286,11 @@ SH
 	e1=$started
 	executor e2
 	wait_for 'as e2' cat primes.log
-	run 0 "$muster" batches primes
+	run 0 "$muster" queue batches primes
 	crash "$e1"
 	wait_for '^669 of 5000' cat primes
 	run 0 grep prime$ primes
-	wait_for 'no unfinished batch' "$muster" batches primes # its command has printed, and ends
+	wait_for 'no unfinished batch' "$muster" queue batches primes # its command has printed, and ends
 	kill "$watcher" "$started"
 	wait "$watcher" "$started" || true
 else

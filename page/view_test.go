@@ -477,9 +477,10 @@ func TestCommandsOfSteps(t *testing.T) {
 	for _, want := range []string{
 		"[muster apply] makes it if it is declared", "[muster status /jobs/a --watch], until all have left",
 		"or [muster terminate /jobs/a]", "[muster worker --job a --root /r], or the same with -- COMMAND",
-		"[muster batches q --root /r] shows whether an executor", "[muster executor q --root /r -- CMD] executes what waits",
+		"[muster queue batches q --root /r] shows whether an executor",
+		"[muster executor q --root /r -- CMD] executes what waits",
 		"[muster explain '/jobs/a b; c'] shows it", "[muster member --group g --root / --version VERSION] joins it",
-		"restart the workers that left (they keep their ids)[]", "[muster resume /jobs/api/reaper]",
+		"restart the workers that left (they keep their ids)[]", "[muster group resume /jobs/api/reaper]",
 		`[muster explain '/jobs/it'\''s a'] or so`, "[muster apply]", "muster[]",
 	} {
 		line := strings.NewReplacer("[", "", "]", "").Replace(want)

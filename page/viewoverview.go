@@ -406,8 +406,8 @@ func stepsOf(j view.Resource) []step {
 	}
 	if failed := j.Queue.Failed; len(failed) > 0 {
 		batch := text.ShellWord(j.Path + "/" + failed[0])
-		all = append(all, step{"", word("muster batch " + batch), " says why watchers failed"},
-			step{"", word("muster retry " + batch), " lets them try again"})
+		all = append(all, step{"", word("muster queue batches " + batch), " says why watchers failed"},
+			step{"", word("muster queue retry " + batch), " lets them try again"})
 	}
 	return all
 }
@@ -420,7 +420,11 @@ func splitStep(line string) step {
 		return step{Before: word(line)}
 	}
 	words := shellWords(line[start:])
-	end := min(2, len(words))
+	end := 2
+	if word := words[1]; word == "group" || word == "queue" { // "muster queue retry"
+		end = 3
+	}
+	end = min(end, len(words))
 	for i := end; i < len(words) && !strings.HasSuffix(words[i-1], ",") && !strings.HasSuffix(words[i-1], ";"); i++ {
 		w, before := words[i], words[i-1]
 		isArgument := w != "" && strings.ContainsAny(w[:1], "/-'") || w == strings.ToUpper(w)

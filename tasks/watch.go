@@ -94,8 +94,8 @@ func (b *Completed) held(ctx context.Context) error {
 //
 // When do returns nil, the batch ends: its tasks and results are deleted. When do returns an error, the batch goes back
 // with that as the reason. This or another watcher gets it again after the queue's back-off. A batch that has failed as
-// often as its attempts say stays until "muster retry", or is cancelled. Nothing is charged if ctx or the membership
-// has ended.
+// often as its attempts say stays until "muster queue retry", or is cancelled. Nothing is charged if ctx or the
+// membership has ended.
 //
 // do's context ends with ctx and the membership, and with the cause ErrBatchOver when the batch is cancelled. After the
 // end of the membership another watcher has the batch: stop at once. So do may run twice for one batch; its ID tells.

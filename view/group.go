@@ -292,7 +292,7 @@ func (groups) next(r Resource) string {
 			case duty.PausedBy == "":
 				return "muster explain " + at + "/" + duty.Name
 			case paused == "":
-				paused = "muster resume " + at + "/" + duty.Name
+				paused = "muster group resume " + at + "/" + duty.Name
 			}
 		}
 		return paused

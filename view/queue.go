@@ -77,7 +77,7 @@ func (d Queue) Amiss() []string {
 	}
 	if len(d.Failed) > 0 {
 		lines = append(lines, "no watcher gets "+text.List(d.Failed, MaxShownBatches)+
-			" any more: muster batch QUEUE/ID says why, and muster retry QUEUE/ID lets them try again")
+			" any more: muster queue batches QUEUE/ID says why, and muster queue retry QUEUE/ID lets them try again")
 	}
 	if d.Refused != "" {
 		lines = append(lines, "Redis refuses: "+d.Refused)
@@ -174,7 +174,7 @@ func (queues) next(r Resource) string {
 	var all []string
 	switch {
 	case f.Waiting > 0 && f.Watchers == 0:
-		all = append(all, "muster batches "+where+" shows whether an executor or a watcher is missing")
+		all = append(all, "muster queue batches "+where+" shows whether an executor or a watcher is missing")
 	case f.Waiting > 0:
 		all = append(all, "muster executor "+where+" -- CMD executes what waits")
 	}
@@ -182,7 +182,7 @@ func (queues) next(r Resource) string {
 		all = append(all, "muster watcher "+where+" -- CMD collects what is completed")
 	}
 	if f.Full {
-		all = append(all, "raise max_bytes and apply, or muster cancel "+at+"/BATCH gives a batch up")
+		all = append(all, "raise max_bytes and apply, or muster queue cancel "+at+"/BATCH gives a batch up")
 	}
 	return strings.Join(all, "; ")
 }

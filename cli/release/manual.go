@@ -20,17 +20,23 @@ import (
 // take that for Markdown: a table in it would become a paragraph, and a * would be lost.
 func manual(root *cobra.Command, at time.Time, version string) map[string][]byte {
 	pages := make(map[string][]byte)
-	for _, c := range append([]*cobra.Command{root}, root.Commands()...) {
-		if c.IsAvailableCommand() || c == root {
-			name := strings.ReplaceAll(c.CommandPath(), " ", "-")
-			pages["man/man1/"+name+".1"] = page(c, name, at, version)
+	var add func(c *cobra.Command)
+	add = func(c *cobra.Command) {
+		pages["man/man1/"+pageName(c)+".1"] = page(c, at, version)
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() {
+				add(sub)
+			}
 		}
 	}
+	add(root)
 	return pages
 }
 
-func page(c *cobra.Command, name string, at time.Time, version string) []byte {
-	m := new(roff)
+func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
+
+func page(c *cobra.Command, at time.Time, version string) []byte {
+	m, name := new(roff), pageName(c)
 	fmt.Fprintf(m, ".TH %q 1 %s %q muster\n", strings.ToUpper(name), at.Format(time.DateOnly), "muster "+version)
 	m.request("SH", "NAME")
 	m.text(name + " - " + strings.ToLower(c.Short[:1]) + c.Short[1:])
@@ -42,7 +48,7 @@ func page(c *cobra.Command, name string, at time.Time, version string) []byte {
 	}
 	m.request("SH", "DESCRIPTION")
 	m.paragraphs(cmp.Or(strings.TrimSpace(c.Long), c.Short+"."))
-	if !c.HasParent() {
+	if c.HasAvailableSubCommands() {
 		m.commands(c)
 	}
 	c.InitDefaultHelpFlag()
@@ -125,14 +131,14 @@ func (m *roff) paragraphs(s string) {
 
 func unindent(s string) string { return regexp.MustCompile(`(?m)^  `).ReplaceAllString(s, "") }
 
-func (m *roff) commands(root *cobra.Command) {
+func (m *roff) commands(of *cobra.Command) {
 	m.request("SH", "COMMANDS")
-	for _, c := range root.Commands() {
+	for _, c := range of.Commands() {
 		if !c.IsAvailableCommand() {
 			continue
 		}
 		m.request("TP")
-		m.request("BR", "muster-"+c.Name(), "(1)")
+		m.request("BR", pageName(c), "(1)")
 		m.text(c.Short)
 	}
 }

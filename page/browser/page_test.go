@@ -83,7 +83,7 @@ func testShown(t *testing.T, w *town, s *server) {
 		{"group", []string{"shop-0", "shop-1", "1.9.0", "2.1.0", "coordinator", "nightly-report", "0 2 * * *", "Next"}},
 		{"queue", []string{
 			"numbers", "slow", "hand-a", "executor", "2 tasks of slow", "unlucky number", "dead", "18 waiting", "13", "eye-a",
-			"100%", "1 dead", "muster retry",
+			"100%", "1 dead", "muster queue retry",
 		}},
 		{"filtered", []string{"/jobs/nightly", "1 of 9"}},
 		{"absent", []string{"There is no /jobs/none"}},

@@ -12,7 +12,6 @@ import (
 
 	"muster/member"
 	"muster/resource/group"
-	"muster/tasks"
 	"muster/text"
 	"muster/view"
 	"muster/zkstate/zkconn"
@@ -26,6 +25,13 @@ type askOptions struct {
 	unpin bool
 }
 
+func newGroupCmd(p *process) *cobra.Command {
+	return newNounCmd("group", "Hand over, pause, resume or run the duties of a group",
+		`Asks the members of a group to do something with one of its duties. The duty is
+GROUP/DUTY, as muster prints it, or two words: the group and the duty.`,
+		newHandoverCmd(p), newPauseCmd(p), newResumeCmd(p), newRunCmd(p))
+}
+
 func newHandoverCmd(p *process) *cobra.Command {
 	o := askOptions{do: znode.AskHandover}
 	cmd := p.newAskCmd(&o, &cobra.Command{
@@ -35,62 +41,46 @@ func newHandoverCmd(p *process) *cobra.Command {
 one. --to also pins the duty: it stays there until that member leaves, or until
 --unpin. The holder is asked first: a leader's command gets TERM, and a run of a
 cron is finished.`,
-		Example: `  muster handover shop/coordinator
-  muster handover shop/coordinator --to 10.0.3.12:7000
-  muster handover shop/coordinator --unpin`,
+		Example: `  muster group handover shop/coordinator
+  muster group handover shop/coordinator --to 10.0.3.12:7000
+  muster group handover shop/coordinator --unpin`,
 	})
 	cmd.Flags().StringVar(&o.to, "to", "", "give it to the member with this `IDENTITY`, and pin it there")
 	cmd.Flags().BoolVar(&o.unpin, "unpin", false, "take the pin away; nothing moves for that")
 	completeFlag(cmd, "to", func(ctx context.Context, args []string, typed string) []string {
-		return withPrefix(typed, p.memberCandidates(ctx, o.searchFlags, firstArg(args)))
+		return withPrefix(typed, p.memberCandidates(ctx, o.searchFlags, strings.Join(args, "/")))
 	})
 	return cmd
 }
 
 func newPauseCmd(p *process) *cobra.Command {
 	return p.newAskCmd(&askOptions{do: znode.AskPause}, &cobra.Command{
-		Use:   "pause GROUP/DUTY | QUEUE[/BATCH]",
-		Short: "Take a duty or a batch away until it is resumed",
-		Long: `Takes a duty away from its holder, and gives it to nobody until "muster resume".
-The holder is asked first: a leader's command gets TERM, and a run of a cron is
-finished. Ticks of a cron that fall due meanwhile are forgotten.
-
-Of a batch that is paused no more tasks are executed; those that executors have
-are finished. A queue stands for all batches that it has now: one that is
-submitted later is not paused.`,
-		Example: `  muster pause shop/nightly-report
-  muster pause primes/nightly-7`,
+		Use:   "pause GROUP/DUTY",
+		Short: "Take a duty of a group away until it is resumed",
+		Long: `Takes a duty away from its holder, and gives it to nobody until "muster group
+resume". The holder is asked first: a leader's command gets TERM, and a run of a
+cron is finished. Ticks of a cron that fall due meanwhile are forgotten.`,
+		Example: `  muster group pause shop/nightly-report`,
 	})
 }
 
 func newResumeCmd(p *process) *cobra.Command {
 	return p.newAskCmd(&askOptions{do: znode.AskResume}, &cobra.Command{
-		Use:   "resume GROUP/DUTY | QUEUE[/BATCH]",
-		Short: "End the pause of a duty or a batch",
+		Use:   "resume GROUP/DUTY",
+		Short: "End the pause of a duty of a group",
 		Long: `Ends a pause: the duty is given to a member again. A cron goes on with its next
-tick. The tasks of a batch are executed again; a queue stands for all batches.`,
-		Example: `  muster resume shop/nightly-report
-  muster resume primes`,
+tick.`,
+		Example: `  muster group resume shop/nightly-report`,
 	})
 }
 
 func (p *process) newAskCmd(o *askOptions, cmd *cobra.Command) *cobra.Command {
-	cmd.Args = argCount(1, 1, "one duty, as GROUP/DUTY")
+	cmd.Args = argCount(1, 2, "one duty, as GROUP/DUTY")
 	duty := p.completePart(&o.searchFlags, text.Strings(group.Types())...)
-	complete := duty
-	if o.do != znode.AskHandover {
-		batch := p.completeBatch(&o.searchFlags, true)
-		complete = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			words, directive := batch(cmd, args, typed)
-			more, _ := duty(cmd, args, typed)
-			return withPrefix(typed, append(words, more...)), directive
-		}
-		cmd.Args = argCount(1, 1, "one duty as GROUP/DUTY, or a queue, or a batch as QUEUE/BATCH")
-	}
-	return p.lookCmd(cmd, &o.askFlags, "the assigner of the group, or for Redis", complete, o.check, o.run)
+	return p.lookCmd(cmd, &o.askFlags, "the assigner of the group", duty, o.check, o.run)
 }
 
-func (o *askOptions) check(string) error {
+func (o *askOptions) check() error {
 	switch {
 	case o.unpin && o.to != "":
 		return usagef("name one of them", "--to pins the duty, and --unpin takes the pin away")
@@ -101,16 +91,6 @@ func (o *askOptions) check(string) error {
 }
 
 func (o *askOptions) run(ctx context.Context, p *process, scope *searchScope, name string) error {
-	if pause := o.do == znode.AskPause; pause || o.do == znode.AskResume {
-		switch f, err := scope.findQueueOrBatch(ctx, name); {
-		case unreachable(err):
-			return err
-		case err == nil: // else it may be a duty
-			return p.operateOn(ctx, scope, o.timeout, f, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
-				return p.pauseBatches(ctx, f, op, pause)
-			})
-		}
-	}
 	found, err := scope.findDuty(ctx, name)
 	if err != nil {
 		return err
@@ -251,9 +231,9 @@ func newRunCmd(p *process) *cobra.Command {
 after the run that goes on. With --wait it waits for the end, prints the end of
 the output, and ends with 1 if the run failed or was lost. Stopping the wait
 does not stop the run.`,
-		Example: `  muster run shop/nightly-report
-  muster run shop/nightly-report --wait`,
-		Args: argCount(1, 1, "one cron, as GROUP/CRON"),
+		Example: `  muster group run shop/nightly-report
+  muster group run shop/nightly-report --wait`,
+		Args: argCount(1, 2, "one cron, as GROUP/CRON"),
 	}, &o.askFlags, "a member to accept the run", p.completePart(&o.searchFlags, string(group.Cron)), nil, o.run)
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait for the end of the run")
 	return cmd
@@ -314,7 +294,7 @@ func (o *runDutyOptions) accepted(
 		err = fmt.Errorf("%s: the run is written down, but no member of the group is live", d.name())
 	case now.duty.PausedBy != "":
 		err = fmt.Errorf("%s: the run is written down, but the duty is paused by %s", d.name(), now.duty.PausedBy)
-		next = "muster resume " + text.ShellWord(d.name())
+		next = "muster group resume " + text.ShellWord(d.name())
 	}
 	if err != nil {
 		return znode.TickRecord{}, &problem{errIncomplete, err, next}

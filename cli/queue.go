@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/report"
-	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
@@ -22,17 +21,27 @@ import (
 	"muster/zkstate/zkconn"
 )
 
-// newBatchCmd completes a command about a batch or, if whole, a queue as well: do gets an operator of it.
-func (p *process) newBatchCmd(
-	cmd *cobra.Command, o *askFlags, whole bool, check func(name string) error,
-	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
+func newQueueCmd(p *process) *cobra.Command {
+	return newNounCmd("queue", "List, pause, resume, cancel or retry the batches of a queue",
+		`Shows the batches of a queue, and changes what becomes of them. A batch is
+QUEUE/BATCH, as muster prints it, or two words: the queue and the batch. A queue
+alone stands for all its batches.`,
+		newBatchesCmd(p), newCancelCmd(p), newDropCmd(p), newPauseBatchesCmd(p), newResumeBatchesCmd(p),
+		newRetryCmd(p))
+}
+
+// newOperateCmd completes a command that changes a batch or, if whole, all batches of a queue as well: do gets an
+// operator of it.
+func (p *process) newOperateCmd(
+	cmd *cobra.Command, whole bool, do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
 ) *cobra.Command {
+	var o askFlags
 	find, argument := (*searchScope).findBatch, "one batch, as QUEUE/BATCH"
 	if whole {
 		find, argument = (*searchScope).findQueueOrBatch, "a queue, or one batch as QUEUE/BATCH"
 	}
-	cmd.Args = argCount(1, 1, argument)
-	return p.lookCmd(cmd, o, "Redis", p.completeBatch(&o.searchFlags, whole), check, func(
+	cmd.Args = argCount(1, 2, argument)
+	return p.lookCmd(cmd, &o, "Redis", p.completeBatch(&o.searchFlags, whole), nil, func(
 		ctx context.Context, p *process, scope *searchScope, name string,
 	) error {
 		f, err := find(scope, ctx, name)
@@ -65,11 +74,6 @@ func (p *process) operator(ctx context.Context, s *zkconn.Session, f foundQueue)
 	})
 }
 
-type batchCmdOptions struct {
-	askFlags
-	dead, results, json bool
-}
-
 type batchDetail struct {
 	view.BatchRow
 	Queue       string    `json:"queue"`
@@ -81,32 +85,7 @@ type batchDetail struct {
 	TaskTimeout string    `json:"task_timeout"`
 }
 
-func newBatchDetailCmd(p *process) *cobra.Command {
-	var o batchCmdOptions
-	cmd := p.newBatchCmd(&cobra.Command{
-		Use:   "batch QUEUE/BATCH",
-		Short: "Show a batch of a queue, its results, or its dead tasks",
-		Long: `Shows a batch, also one that has ended within the last week. --results prints a
-line of JSON for each task that is done or dead, in the order in which they
-were finished; the batch stays as it is. --dead prints the dead tasks, which are
-kept for a while after the end of their batch.`,
-		Example: `  muster batch primes/nightly-7
-  muster batch primes/nightly-7 --dead
-  muster batch primes/nightly-7 --results | jq -r .result`,
-	}, &o.askFlags, false, func(string) error {
-		if o.dead && o.results {
-			return usagef("leave out --dead", "--results prints the dead tasks, too")
-		}
-		return nil
-	}, func(ctx context.Context, f foundQueue, op *tasks.Operator) error { return runBatch(ctx, p, o, f, op) })
-	cmd.Flags().BoolVar(&o.dead, "dead", false, "print the dead tasks; --timeout is for all of that")
-	cmd.Flags().BoolVar(&o.results, "results", false,
-		"print a line of JSON for each finished task; --timeout is for all of that")
-	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON; with --dead a line for each task")
-	return cmd
-}
-
-func runBatch(ctx context.Context, p *process, o batchCmdOptions, f foundQueue, op *tasks.Operator) error {
+func runBatch(ctx context.Context, p *process, o batchesOptions, f foundQueue, op *tasks.Operator) error {
 	d, err := readBatch(ctx, f, op)
 	if errors.Is(err, tasks.ErrNoBatch) && o.dead { // dead tasks may be kept for longer than the end is known
 		err = nil
@@ -204,24 +183,25 @@ func (d batchDetail) write(to io.Writer, f foundQueue, next string, now time.Tim
 func (d batchDetail) next(f foundQueue) string {
 	switch c := d.BatchCounts; {
 	case d.State == "lost":
-		return "submit it again with its --id, or: muster cancel " + f.words()
+		return "submit it again with its --id, or: muster queue cancel " + f.words()
 	case d.State == "broken":
-		return "muster cancel " + f.words()
+		return "muster queue cancel " + f.words()
 	case d.State == stopped:
-		return "raise max_bytes of the queue and apply; or, to give this batch up: muster cancel " + f.words()
+		return "raise max_bytes of the queue and apply; or, to give this batch up: muster queue cancel " + f.words()
 	case c != nil && c.Dead > 0:
-		return "muster batch " + f.words() + " --dead shows why; muster retry " + f.words() + " tries them again"
+		return "muster queue batches " + f.words() + " --dead shows why; muster queue retry " + f.words() +
+			" tries them again"
 	case c != nil && c.Tries > 0:
-		return "muster retry " + f.words() + " lets watchers have it again"
+		return "muster queue retry " + f.words() + " lets watchers have it again"
 	case d.State == "paused":
-		return "muster resume " + f.words()
+		return "muster queue resume " + f.words()
 	}
 	return ""
 }
 
 // printRecords prints what became of the finished tasks; with dead, only of those that are dead.
 func (p *process) printRecords(
-	ctx context.Context, o batchCmdOptions, f foundQueue, op *tasks.Operator, dead bool,
+	ctx context.Context, o batchesOptions, f foundQueue, op *tasks.Operator, dead bool,
 ) error {
 	st, err := op.Store(ctx)
 	if err != nil {
@@ -271,32 +251,64 @@ func (p *process) printDeadTask(r tasks.Record) {
 
 type batchesOptions struct {
 	askFlags
-	watch, json bool
+	dead, results, watch, json bool
 }
 
 func newBatchesCmd(p *process) *cobra.Command {
 	var o batchesOptions
 	cmd := p.lookCmd(&cobra.Command{
-		Use:   "batches QUEUE",
-		Short: "List the unfinished batches of a queue, and how far each is",
-		Long: `Lists the unfinished batches of a queue, the oldest first. A batch that is
-completed waits for a watcher, its submitter, or the end of the time for which
-its results are kept. One that is lost is not in Redis any more: submit it again
-with its id, or cancel it. One that is stopped waits for room: the queue holds
-more than twice its max_bytes, and nothing of it is executed until a batch ends.`,
-		Example: `  muster batches primes
-  muster batches primes --watch
-  muster batches primes --json | jq -r '.[] | select(.dead > 0) | .id'`,
-		Args: argCount(1, 1, "the name of a queue"),
-	}, &o.askFlags, "Redis", p.completePart(&o.searchFlags, queue.KindName), nil, o.run)
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show them again whenever they change, until interrupted")
-	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
+		Use:   "batches QUEUE[/BATCH]",
+		Short: "List the unfinished batches of a queue, or show one",
+		Long: `Lists the unfinished batches of a queue, the oldest first, and how far each is.
+A batch that is completed waits for a watcher, its submitter, or the end of the
+time for which its results are kept. One that is lost is not in Redis any more:
+submit it again with its id, or cancel it. One that is stopped waits for room:
+the queue holds more than twice its max_bytes, and nothing of it is executed
+until a batch ends.
+
+Or shows one batch, also one that has ended within the last week. --results
+prints a line of JSON for each of its tasks that is done or dead, in the order
+in which they were finished; the batch stays as it is. --dead prints its dead
+tasks, which are kept for a while after the end of their batch.`,
+		Example: `  muster queue batches primes
+  muster queue batches primes --json | jq -r '.[] | select(.dead > 0) | .id'
+  muster queue batches primes nightly-7
+  muster queue batches primes nightly-7 --dead
+  muster queue batches primes nightly-7 --results | jq -r .result`,
+		Args: argCount(1, 2, "a queue, or one batch as QUEUE/BATCH"),
+	}, &o.askFlags, "Redis", p.completeBatch(&o.searchFlags, true), o.check, o.run)
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show the list again whenever it changes, until interrupted")
+	cmd.Flags().BoolVar(&o.dead, "dead", false, "print the dead tasks of the batch; --timeout is for all of that")
+	cmd.Flags().BoolVar(&o.results, "results", false,
+		"print a line of JSON for each finished task of the batch; --timeout is for all of that")
+	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON; with --dead a line for each task")
 	return cmd
 }
 
+func (o *batchesOptions) check() error {
+	if o.dead && o.results {
+		return usagef("leave out --dead", "--results prints the dead tasks, too")
+	}
+	return nil
+}
+
 func (o *batchesOptions) run(ctx context.Context, p *process, scope *searchScope, name string) error {
+	f, err := scope.findQueueOrBatch(ctx, name)
+	one := o.dead || o.results
+	switch {
+	case err != nil:
+		return err
+	case f.id == "" && one:
+		return usagef("muster queue batches "+f.words()+" lists them", "--dead and --results need one batch, as QUEUE/BATCH")
+	case f.id != "" && o.watch:
+		return usagef("muster queue batches "+text.ShellWord(f.path)+" --watch", "--watch is for the batches of a queue")
+	case f.id != "":
+		return p.operateOn(ctx, scope, o.timeout, f, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+			return runBatch(ctx, p, *o, f, op)
+		})
+	}
 	return p.watch(ctx, scope, o.watch, o.json, func(to, notes io.Writer) error {
-		return o.show(ctx, p, to, notes, scope, name)
+		return o.show(ctx, p, to, notes, scope, f.path)
 	})
 }
 
@@ -434,14 +446,13 @@ func writeBatches(to io.Writer, f foundQueue, rows []view.BatchRow, now time.Tim
 }
 
 func newCancelCmd(p *process) *cobra.Command {
-	var o askFlags
-	return p.newBatchCmd(&cobra.Command{
+	return p.newOperateCmd(&cobra.Command{
 		Use:   "cancel QUEUE/BATCH",
-		Short: "End a batch of a queue: kill its commands, and remove its tasks",
+		Short: "End a batch: kill its commands, and remove its tasks",
 		Long: `Ends a batch at once. Commands that run for it are ended, and its tasks and
 results are removed; its dead tasks are kept for as long as the queue says.`,
-		Example: `  muster cancel primes/nightly-7`,
-	}, &o, false, nil, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+		Example: `  muster queue cancel primes/nightly-7`,
+	}, false, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
 		if err := op.Cancel(ctx, f.id); err != nil {
 			return err
 		}
@@ -451,17 +462,16 @@ results are removed; its dead tasks are kept for as long as the queue says.`,
 }
 
 func newRetryCmd(p *process) *cobra.Command {
-	var o askFlags
-	return p.newBatchCmd(&cobra.Command{
+	return p.newOperateCmd(&cobra.Command{
 		Use:   "retry QUEUE[/BATCH]",
-		Short: "Try the dead tasks of a batch of a queue again, or of all batches",
+		Short: "Try the dead tasks of a batch again, or of all batches",
 		Long: `Makes the dead tasks of a batch wait again, with all their attempts. If the
 batch has ended, they become a batch of their own: its id has ".retry" at the
 end. A batch that watchers gave up is given to them again. A queue stands for
 all its batches that have dead tasks.`,
-		Example: `  muster retry primes/nightly-7
-  muster retry primes`,
-	}, &o, true, nil, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+		Example: `  muster queue retry primes/nightly-7
+  muster queue retry primes`,
+	}, true, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
 		return p.eachBatch(ctx, f, op.WithDead, "there is nothing to retry",
 			func(f foundQueue) error { return p.retry(ctx, f, op) })
 	})
@@ -485,23 +495,15 @@ func (p *process) retry(ctx context.Context, f foundQueue, op *tasks.Operator) e
 func deadTasks(n int64) string { return text.Count(int(n), "dead task") }
 
 func newDropCmd(p *process) *cobra.Command {
-	var o askFlags
-	var dead bool
-	cmd := p.newBatchCmd(&cobra.Command{
-		Use:   "drop --dead QUEUE[/BATCH]",
-		Short: "Delete the dead tasks of a batch of a queue, or of all batches",
+	return p.newOperateCmd(&cobra.Command{
+		Use:   "drop QUEUE[/BATCH]",
+		Short: "Delete the dead tasks of a batch, or of all batches",
 		Long: `Deletes dead tasks for good. Without that they are kept for as long as the queue
 says (keep_dead), and count for its max_bytes. A queue stands for all its
 batches that have dead tasks.`,
-		Example: `  muster drop --dead primes/nightly-7
-  muster drop --dead primes`,
-	}, &o, true, func(name string) error {
-		if !dead {
-			return usagef("muster drop --dead "+text.ShellWord(name)+"; to end a batch: muster cancel",
-				"muster drop deletes dead tasks only: say so with --dead")
-		}
-		return nil
-	}, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+		Example: `  muster queue drop primes/nightly-7
+  muster queue drop primes`,
+	}, true, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
 		return p.eachBatch(ctx, f, op.WithDead, "there are no dead tasks", func(f foundQueue) error {
 			n, err := op.DropDead(ctx, f.id)
 			if err == nil && n == 0 {
@@ -513,8 +515,6 @@ batches that have dead tasks.`,
 			return err
 		})
 	})
-	cmd.Flags().BoolVar(&dead, "dead", false, "delete dead tasks; nothing else can be dropped")
-	return cmd
 }
 
 // eachBatch calls do for the batch that is named, or for all that list lists. Those that have changed meanwhile are
@@ -551,28 +551,52 @@ func (p *process) eachBatch(
 	return err
 }
 
-// pauseBatches pauses or resumes a batch, or all batches of a queue that are there now.
-func (p *process) pauseBatches(ctx context.Context, f foundQueue, op *tasks.Operator, pause bool) error {
-	set, word := op.Resume, "resumed"
-	if pause {
-		set, word = op.Pause, "paused"
+func newPauseBatchesCmd(p *process) *cobra.Command {
+	return p.newOperateCmd(&cobra.Command{
+		Use:   "pause QUEUE[/BATCH]",
+		Short: "Execute no more tasks of a batch until it is resumed",
+		Long: `Of a batch that is paused no more tasks are executed; those that executors have
+are finished. A queue stands for all batches that it has now: one that is
+submitted later is not paused.`,
+		Example: `  muster queue pause primes/nightly-7
+  muster queue pause primes`,
+	}, true, p.eachBatchTo("paused", (*tasks.Operator).Pause))
+}
+
+func newResumeBatchesCmd(p *process) *cobra.Command {
+	return p.newOperateCmd(&cobra.Command{
+		Use:   "resume QUEUE[/BATCH]",
+		Short: "End the pause of a batch, or of all batches",
+		Long: `Ends a pause: the tasks of the batch are executed again. A queue stands for all
+its batches.`,
+		Example: `  muster queue resume primes/nightly-7
+  muster queue resume primes`,
+	}, true, p.eachBatchTo("resumed", (*tasks.Operator).Resume))
+}
+
+// eachBatchTo returns what pauses or resumes a batch, or all batches of a queue that are there now. word says what they
+// become.
+func (p *process) eachBatchTo(
+	word string, set func(*tasks.Operator, context.Context, string) (bool, error),
+) func(context.Context, foundQueue, *tasks.Operator) error {
+	return func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+		return p.eachBatch(ctx, f, op.Batches, "there is no unfinished batch", func(one foundQueue) error {
+			changed, err := set(op, ctx, one.id)
+			if f.id == "" && (errors.Is(err, tasks.ErrSubmitting) || errors.Is(err, tasks.ErrCancelled)) {
+				return tasks.ErrNoBatch // it is left out
+			}
+			switch {
+			case errors.Is(err, tasks.ErrRedis):
+				return fmt.Errorf("%s: it is %s as soon as Redis answers, if a process of the queue is live: %w",
+					one.name(), word, err)
+			case err != nil:
+				return err
+			case changed:
+				p.announce(one.name(), "%s", word)
+			default:
+				p.announce(one.name(), "it was %s before", word)
+			}
+			return nil
+		})
 	}
-	return p.eachBatch(ctx, f, op.Batches, "there is no unfinished batch", func(one foundQueue) error {
-		changed, err := set(ctx, one.id)
-		if f.id == "" && (errors.Is(err, tasks.ErrSubmitting) || errors.Is(err, tasks.ErrCancelled)) {
-			return tasks.ErrNoBatch // it is left out
-		}
-		switch {
-		case errors.Is(err, tasks.ErrRedis):
-			return fmt.Errorf("%s: it is %s as soon as Redis answers, if a process of the queue is live: %w",
-				one.name(), word, err)
-		case err != nil:
-			return err
-		case changed:
-			p.announce(one.name(), "%s", word)
-		default:
-			p.announce(one.name(), "it was %s before", word)
-		}
-		return nil
-	})
 }
