@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"muster/dev/redisserver"
 	"muster/dev/zkserver"
 	"muster/docs"
 	"muster/exitcode"
@@ -261,15 +262,20 @@ func TestHowTo(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t, zkserver.Options{})
 	createClassicJobs(t, e)
+	redis, err := redisserver.Start(t.Context(), redisserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = redis.Stop() })
 	files, err := filepath.Glob("../docs/howto/*.md")
-	if err != nil || len(files) < 5 {
+	if err != nil || len(files) < 10 {
 		t.Fatalf("%d worked examples: %v", len(files), err)
 	}
 	for _, file := range append(files, "../docs/drift.md", "../docs/pipelines.md") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			p := readPage(t, file)
 			p.checkFormatted(t, file)
-			p.check(t, file, p.run(t, e.Connect()))
+			p.check(t, file, p.run(t, e.Connect(), "127.0.0.1:6379", redis.Addr()))
 		})
 	}
 }

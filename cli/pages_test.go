@@ -95,19 +95,22 @@ func (p *page) addCommands(from, to int) {
 const partEnd = "--- end of a part ---"
 
 // run runs the parts in an empty directory and returns what each printed. The pages show the server 127.0.0.1:2181 and
-// the user ann@laptop.
-func (p page) run(t *testing.T, connect string) []string {
+// the user ann@laptop. others are addresses: one that pages show, one that stands for it here, and so on.
+func (p page) run(t *testing.T, connect string, others ...string) []string {
 	t.Helper()
 	shown, dir := t.TempDir(), t.TempDir()
+	here := strings.NewReplacer(others...)
+	slices.Reverse(others)
 	script := "exec 2>&1\ntrap 'kill $workers 2>/dev/null; wait' EXIT\ntrap 'exit 143' TERM\n"
 	for i, s := range p.parts {
 		if s.file != "" {
 			file := filepath.Join(shown, fmt.Sprint(i))
-			write(t, file, s.text)
+			write(t, file, here.Replace(s.text))
 			script += fmt.Sprintf("mkdir -p $(dirname %s) && cp %s %[1]s; echo '%[3]s'\n", s.file, file, partEnd)
 			continue
 		}
-		script += fmt.Sprintf("%s\n(code=$?; echo '%s'; exit $code)\n", s.text, partEnd) // the next command may show $?
+		text := here.Replace(s.text)
+		script += fmt.Sprintf("%s\n(code=$?; echo '%s'; exit $code)\n", text, partEnd) // the next command may show $?
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -121,8 +124,8 @@ func (p page) run(t *testing.T, connect string) []string {
 	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
 	host, _ := os.Hostname() // empty after an error, as in muster
-	asShown := strings.NewReplacer(connect, "127.0.0.1:2181", "ann@"+host, "ann@laptop",
-		cli.Version+"-dev", cli.Version) // as a release says it
+	asShown := strings.NewReplacer(append(others, connect, "127.0.0.1:2181", "ann@"+host, "ann@laptop",
+		cli.Version+"-dev", cli.Version)...) // as a release says it
 	printed := strings.Split(asShown.Replace(string(bytes.TrimSpace(out))), partEnd)
 	if len(printed) != len(p.parts)+1 {
 		t.Fatalf("the shell ended early: %v\n%s", err, out)
@@ -161,9 +164,11 @@ func (p page) check(t *testing.T, file string, printed []string) {
 }
 
 var (
-	unique  = regexp.MustCompile(`\b(\d{4}-\d\d-\d\dT[\d:]+Z|[0-9a-f]{32})\b`)
+	unique  = regexp.MustCompile(`\b(\d{4}-\d\d-\d\d(T[\d:]+Z)?|[0-9a-f]{32})\b`)
 	elapsed = regexp.MustCompile(` +[\d.]+ (ms|s|days ago)\b`)
-	waited  = regexp.MustCompile(`\b(waiting|waited) [\d.]+s\b`)
+	waited  = regexp.MustCompile(`\b(waiting|waited|after|for|in) [\d.]+s\b`)
+	epoch   = regexp.MustCompile(`(?m)^([\d.]+:\d+) \d+$`)
+	waits   = regexp.MustCompile(`(?m)^(waiting for /.*|.*; waiting for its end)\n`)
 	aged    = regexp.MustCompile(` +\d{1,3}[smhd] +`) // a column of a table, or "3s ago"
 	nth     = regexp.MustCompile(`^  \[\d+(/\d+\])`)
 )
@@ -171,7 +176,8 @@ var (
 // withoutVariations removes what differs in every run: times, durations, the line breaks that follow from them, and the
 // order of changes.
 func withoutVariations(text string) string {
-	text = waited.ReplaceAllString(text, "$1 Ns")
+	text = waited.ReplaceAllString(waits.ReplaceAllString(text, ""), "$1 Ns")
+	text = epoch.ReplaceAllString(text, "$1 N")
 	text = aged.ReplaceAllString(text, " N ")
 	text = unique.ReplaceAllString(strings.ReplaceAll(text, "·\n  ", "· "), "*")
 	lines := strings.Split(elapsed.ReplaceAllString(text, " N $1"), "\n")
