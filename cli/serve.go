@@ -342,3 +342,11 @@ func (l *redisLookout) readDead(ctx context.Context, books store.Batch) (deadOfB
 	}
 	return now, nil
 }
+func (l *redisLookout) Sample(ctx context.Context) (s page.QueueSample, err error) {
+	books, err := l.st.Books(ctx)
+	if err != nil {
+		return s, err
+	}
+	dead, err := l.st.CountDead(ctx)
+	return page.QueueSample{At: books.Now, Ended: books.Finished, Dead: dead}, err
+}

@@ -105,6 +105,7 @@ func (k *keeper) followDetail(ctx context.Context, d *watchedDetail, l *link, en
 		if w.redis != nil {
 			answer, _, redisChanged = w.redis.shown.now()
 		}
+		_, _, ticked := k.hour.ticked.now()
 		if ready && (w.redis == nil || answer != nil) {
 			d.shown.put(w.shown(answer))
 		}
@@ -117,6 +118,7 @@ func (k *keeper) followDetail(ctx context.Context, d *watchedDetail, l *link, en
 		case <-stateChanged:
 		case <-lookChanged:
 		case <-redisChanged:
+		case <-ticked:
 		case <-ended:
 			return
 		case <-ctx.Done():
@@ -177,13 +179,16 @@ func (w *detailWatch) ask(ctx context.Context, one *Detail) {
 	w.redis.queue.put(one.Queue)
 }
 
-// shown is the detail with what Redis knows; nil if there is nothing.
+// shown is the detail with what Redis knows, and its last hour; nil if there is nothing.
 func (w *detailWatch) shown(a *asked) *Detail {
-	if w.one == nil || a == nil {
-		return w.one
+	if w.one == nil {
+		return nil
 	}
 	one := *w.one
-	one.asked = *a
+	if a != nil {
+		one.asked = *a
+	}
+	one.charts = w.keeper.hour.charts(one.Path, &one.Observed, time.Now())
 	return &one
 }
 
@@ -204,6 +209,8 @@ func (k *keeper) readDetail(
 type Lookout interface {
 	// Progress says how far the batches of d are. It may be called again and again.
 	Progress(ctx context.Context, d *view.Queue) (Progress, error)
+	// Sample says how much was done so far. It may be called again and again.
+	Sample(ctx context.Context) (QueueSample, error)
 	Close()
 }
 

@@ -191,13 +191,31 @@ func workersOf(n, done int, lost ...int) []view.Worker {
 	return all
 }
 
+// lastHourOf are the charts of a job or a queue of which half an hour is known, but for three minutes.
+func lastHourOf(r view.Resource) []chart {
+	h := &lastHour{queues: map[string]*queueHour{}, jobs: map[string]*jobHour{r.Path: {}}}
+	var ended int64
+	for s := -30 * time.Minute; s <= 0; s += sampleEvery {
+		at, away := epoch().Add(s), s > -10*time.Minute && s < -7*time.Minute
+		ended += int64(600 + 120*(s/time.Minute%5))
+		all := map[string]*QueueSample{r.Path: {At: at, Ended: ended, Dead: 32 + int64(s/time.Minute)}}
+		if away {
+			all[r.Path] = nil
+		}
+		h.tick(!away, all, at)
+	}
+	h.jobs[r.Path].note(slotOf(ago(20*time.Minute)), 64, 0)
+	h.jobs[r.Path].note(slotOf(ago(4*time.Minute)), -3, 0)
+	return h.charts(r.Path, &r.Observed, epoch())
+}
+
 // detail is what is known of a resource of sample.
 func detail(b *Board, name string) *Detail {
 	for _, j := range b.Resources {
 		if j.Path != "/jobs/prod/"+name {
 			continue
 		}
-		d := &Detail{Resource: j}
+		d := &Detail{Resource: j, charts: lastHourOf(j)}
 		switch name {
 		case "backfill-2026-06":
 			d.Workers = workersOf(64, 0, 7, 31, 32)

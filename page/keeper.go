@@ -23,6 +23,7 @@ type keeper struct {
 	ctx   context.Context // of the server
 	board feed[*Board]
 	link  feed[*link] // nil: there is none now
+	hour  lastHour
 
 	mu      sync.Mutex
 	details map[string]*watchedDetail
@@ -39,12 +40,15 @@ type link struct {
 }
 
 func newKeeper(ctx context.Context, cfg Config) *keeper {
-	return &keeper{cfg: cfg, ctx: ctx, details: map[string]*watchedDetail{}}
+	k := &keeper{cfg: cfg, ctx: ctx, details: map[string]*watchedDetail{}}
+	k.hour.queues, k.hour.jobs = map[string]*queueHour{}, map[string]*jobHour{}
+	return k
 }
 
 // run keeps the board current until ctx ends, in one session after the other.
 func (k *keeper) run(ctx context.Context) {
 	defer k.running.Wait()
+	k.running.Go(func() { k.keepHour(ctx) })
 	wait := firstRedial
 	for ctx.Err() == nil {
 		s, err := k.cfg.Connect(ctx)
@@ -117,7 +121,10 @@ func (k *keeper) read(ctx context.Context, l *link, x *index, t *tracking) (*tra
 		state, err := t.Read(ctx, x.roots)
 		if err == nil {
 			l.state.put(state)
-			k.board.put(k.newBoard(t, x, state))
+			b := k.newBoard(t, x, state)
+			old, _, _ := k.board.now()
+			k.hour.compare(old, b)
+			k.board.put(b)
 		}
 		return state, err
 	}

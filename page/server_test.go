@@ -591,7 +591,7 @@ func TestServeIsDocumented(t *testing.T) {
 		fmt.Sprintf("%d connections; %d pages that are open |", MaxFromAddress, MaxStreamsFromAddress),
 		fmt.Sprintf("(streams) | %d |", MaxStreams),
 		fmt.Sprintf("different pages | %d;", MaxViews),
-		fmt.Sprintf("looked at | %d |", MaxDetails),
+		fmt.Sprintf("looked at | %d |", MaxDetails), fmt.Sprintf("hour is kept | %d,", MaxSampled),
 		fmt.Sprintf("slow reader | %.0f s for %d KiB;", writeTimeout.Seconds(), writeChunk>>10),
 		fmt.Sprintf("lags behind | %d changes, %d MiB;", maxBehind, maxBehindBytes>>20),
 		fmt.Sprintf("scrapes | %d; %d |", maxAnswers, maxScrapes),

@@ -179,8 +179,9 @@ type Detail struct {
 	view.Resource
 	Problem string // why the rest could not be read; empty if it was
 
-	asked       // of a queue: what Redis knows
-	link  *link // the session in which it was read
+	asked          // of a queue: what Redis knows
+	charts []chart // of a job or a queue: its last hour
+	link   *link   // the session in which it was read
 }
 
 // BatchProgress is one unfinished batch of a queue, as ZooKeeper and Redis have it.

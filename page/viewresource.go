@@ -29,6 +29,7 @@ func (p *painter) resource(d *Detail) {
 	if amiss := amissOf(d); len(amiss) > 0 {
 		p.add(mainSlot, "amiss", amiss)
 	}
+	p.charts(d.charts)
 	draw := map[string]func(*painter, *Detail){ // what only one kind has
 		job.KindName: (*painter).job, group.KindName: (*painter).group, queue.KindName: (*painter).queue,
 	}[view.KindOf(&d.Observed).Name]
@@ -321,6 +322,8 @@ func batchOf(b BatchProgress) batchView {
 // rate is so many tasks in a second, or in a minute if that is few.
 func rate(perSecond float64) string {
 	switch {
+	case perSecond == 0:
+		return "0/s"
 	case perSecond >= 100:
 		return text.Thousands(int(perSecond)) + "/s"
 	case perSecond >= 1:

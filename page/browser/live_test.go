@@ -52,6 +52,7 @@ func testWorkerDies(t *testing.T, w *town, s *server) {
 		}
 	}
 	overview.awaitText("4 of 9 need somebody")
+	b.awaitText("Workers that left or were lost 2")
 	if n := eval[int](b, `performance.getEntriesByType("navigation").length`); n != 1 {
 		t.Errorf("the page was loaded %d times", n)
 	}

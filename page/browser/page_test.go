@@ -76,6 +76,7 @@ func testShown(t *testing.T, w *town, s *server) {
 		{"history", []string{"etl", "ops", "tester@", "8 created", "1 created", "finished"}},
 		{"running", []string{
 			"/jobs/ingest", "running", "ingest-a", "ingest-b", "ingest-c", "live", "loaded", "1 of 3", "team", "data", "etl",
+			"Workers that joined 0", "Workers that left or were lost 0", "Not known before ",
 		}},
 		{"degraded", []string{"degraded", "nightly-a", "nightly-b", "left", "3", "muster "}},
 		{"stale", []string{"stale", "died-a", "died-b", "left", "1", "muster "}},
@@ -83,7 +84,7 @@ func testShown(t *testing.T, w *town, s *server) {
 		{"group", []string{"shop-0", "shop-1", "1.9.0", "2.1.0", "coordinator", "nightly-report", "0 2 * * *", "Next"}},
 		{"queue", []string{
 			"numbers", "slow", "hand-a", "executor", "2 tasks of slow", "unlucky number", "dead", "18 waiting", "13", "eye-a",
-			"100%", "1 dead", "muster queue retry",
+			"100%", "1 dead", "muster queue retry", "Tasks a second 0/s", "Dead tasks 1", "Not known before ",
 		}},
 		{"filtered", []string{"/jobs/nightly", "1 of 9"}},
 		{"absent", []string{"There is no /jobs/none"}},

@@ -278,6 +278,27 @@ func (q *Queue) DeadBatches(ctx context.Context, before time.Time, n int) ([]str
 	return ids, q.failed("dead", err)
 }
 
+// CountDead counts the dead tasks that are kept, also of removed batches: of the first MaxItems that have any.
+func (q *Queue) CountDead(ctx context.Context) (sum int64, err error) {
+	ids, err := q.DeadBatches(ctx, time.UnixMilli(maxMillis), MaxItems)
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	counts := make([]*redis.Cmd, len(ids))
+	_, err = q.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, id := range ids {
+			counts[i] = p.Do(ctx, "llen", q.prefix+"d:"+id)
+		}
+		return nil
+	})
+	for i := 0; i < len(ids) && err == nil; i++ {
+		var n int64
+		n, err = take(counts[i].Val(), (*shape).count)
+		sum += n
+	}
+	return sum, q.failed("dead", err)
+}
+
 // MaxDeadBatches is how many batches with dead tasks are listed at once.
 const MaxDeadBatches = 100_000
 
