@@ -184,8 +184,7 @@ func (p *process) runExecutor(ctx context.Context, o executorOptions) error {
 		c.Process.Parallel = o.parallel
 		return wrap.RunExecutor(ctx, wrap.ExecutorConfig{
 			QueueConfig: c, Lines: lines.Format(o.lines), UntilEmpty: o.untilEmpty, MaxTasks: o.maxTasks,
-			GuardAll: guardCommand(guardGroupsName),
-			Hint:     func(hint string) { fmt.Fprintf(p.err, "hint: %s\n", hint) },
+			Hint: func(hint string) { fmt.Fprintf(p.err, "hint: %s\n", hint) },
 		})
 	}, syscall.SIGTSTP) // which is not for the terminal: it means "take nothing more"
 }

@@ -102,7 +102,8 @@ func (p *process) lifeCmd(
 func (p *process) life(o lifeOptions, t target, session resource.Duration) wrap.Life {
 	return wrap.Life{
 		Command: o.command, Dir: p.flags.dir, Environ: p.commandEnviron(o.passCredentials),
-		JoinTimeout: o.joinTimeout, Grace: o.grace, HTTP: o.http, Guard: guardCommand(guardName),
+		JoinTimeout: o.joinTimeout, Grace: o.grace, HTTP: o.http,
+		Guard: guardCommand(guardName), GuardGroups: guardCommand(guardGroupsName),
 		Serving: func(addr net.Addr) { p.say("health is served at http://%s", addr) }, // the system may have chosen the port
 		Log:     p.log, SessionTimeout: time.Duration(session),
 		Connect: func(ctx context.Context, timeout time.Duration) (*zkconn.Session, error) {
@@ -248,13 +249,14 @@ func newGuardCmd(p *process) *cobra.Command {
 	}
 }
 
-// guardGroupsName is a hidden command: the process beside an executor that ends its commands with it.
+// guardGroupsName is a hidden command: the process beside a worker, a member or an executor that ends its commands with
+// it.
 const guardGroupsName = "guard-groups"
 
 func newGuardGroupsCmd(p *process) *cobra.Command {
 	return &cobra.Command{
 		Use:               guardGroupsName,
-		Short:             "For muster itself: end the commands of an executor that has died",
+		Short:             "For muster itself: end the commands of a process that has died",
 		Hidden:            true,
 		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
 		Args:              argCount(0, 0, "nothing"),

@@ -54,3 +54,24 @@ muster op checkpoint -- sh -c '(sh -c "echo pid \$\$ >>`+f.log()+`; while :; do 
 	kill(t, cmd)
 	gone(t, pids)
 }
+
+// TestNothingOfACommandOutlivesItsWorker kills a worker, and a member, whose commands have started processes of their
+// own. The kernel ends the commands, and the guards end the rest of their groups.
+func TestNothingOfACommandOutlivesItsWorker(t *testing.T) {
+	t.Parallel()
+	f := newGroupFixture(t, `leader "coordinator" {}`)
+	f.write(t, 1, `group "shop" { root = "`+f.root+`" }`)
+	f.mustApply(t)
+	script := "(while :; do sleep 0.2; done) & echo pid $$ pid $! | tr ' ' '\n' >>" + f.log() + "; wait"
+	for i, cmd := range []*exec.Cmd{
+		f.command(servers.Connect(), "worker", "--job", "j0", "--root", f.root, "--", "sh", "-c", script),
+		f.member(servers.Connect(), "a", "1.0.0", "--", "sh", "-c", script),
+	} {
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		f.awaitLog("pid", 2*(i+1))
+		kill(t, cmd)
+	}
+	gone(t, f.pids())
+}

@@ -22,9 +22,8 @@ type ExecutorConfig struct {
 	QueueConfig // Process.Parallel is how many commands run at once
 
 	Lines      lines.Format
-	UntilEmpty bool     // end when nothing is left to take
-	MaxTasks   int64    // end after so many; 0: no limit
-	GuardAll   []string // the command line that calls GuardGroups
+	UntilEmpty bool  // end when nothing is left to take
+	MaxTasks   int64 // end after so many; 0: no limit
 	// Hint, unless nil, is told once what a person should look at: the command answers no lines.
 	Hint func(text string)
 }
@@ -37,7 +36,7 @@ type ExecutorConfig struct {
 func RunExecutor(ctx context.Context, c ExecutorConfig) command.Result {
 	c.Process.Parallel = max(c.Process.Parallel, 1)
 	r := newQueueRun(c.QueueConfig, queue.Executor)
-	e := &executor{c: c, run: r, fleet: command.NewFleet(c.GuardAll, c.Log)}
+	e := &executor{c: c, run: r, fleet: command.NewFleet(c.GuardGroups, c.Log)}
 	r.work, r.signaled, r.ended = e.work, e.signaled, collector(e.collect)
 	if err := e.fleet.Open(); err != nil {
 		return command.Result{Err: err}

@@ -29,7 +29,8 @@ type Life struct {
 	JoinTimeout time.Duration // for ZooKeeper and to join; 0 leaves it to the job, the group or the queue
 	Grace       time.Duration // for a command that was asked to end
 	HTTP        string        // address of the health server; empty: none. Port 0 is a free port
-	Guard       []string      // the command line that calls Guard with a path and arguments; no worker needs it
+	Guard       []string      // the command line that calls command.Guard with a path and arguments
+	GuardGroups []string      // the command line that calls command.GuardGroups
 
 	// Serving, unless nil, is told where the health server listens before the process joins.
 	Serving func(addr net.Addr)
@@ -170,10 +171,16 @@ func (l *life) close() {
 
 // runCommand runs the command to its end, unless it cannot be started. asked is called when it is asked to end.
 func (l *life) runCommand(ctx context.Context, environ []string, asked func()) (command.End, error) {
-	c, err := command.Start(command.Launch{Path: l.path, Argv: l.Command, Environ: environ, Dir: l.Dir, Files: l.Files})
+	fleet := command.NewFleet(l.GuardGroups, l.Log)
+	if err := fleet.Open(); err != nil {
+		return command.End{}, err
+	}
+	defer fleet.Close()
+	c, err := fleet.Start(command.Launch{Path: l.path, Argv: l.Command, Environ: environ, Dir: l.Dir, Files: l.Files})
 	if err != nil {
 		return command.End{}, err
 	}
+	defer fleet.Ended(c)
 	l.enter(StageRunning)
 	s := command.Supervisor{Command: c, Grace: l.Grace, Echo: command.Echo, Lost: l.lost, OnAsked: func() {
 		l.enter(StageDraining)

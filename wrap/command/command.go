@@ -78,7 +78,7 @@ type Launch struct {
 }
 
 // Command is a process that leads a process group of its own. On Linux it is killed if this process dies. The rest of
-// its group goes on then, because nobody is left to kill it, unless this process was the first of a container.
+// its group goes on then, unless a guard kills it or this process was the first of a container.
 type Command struct {
 	process *os.Process
 	exited  <-chan exitStatus // one value, when the process itself has ended

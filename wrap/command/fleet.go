@@ -12,12 +12,13 @@ import (
 	"time"
 )
 
-// Fleet is the commands of an executor that run now. None of them outlives it: if the executor is killed, the kernel
-// kills the commands, on Linux, and one small process, the guard of the fleet, kills the rest of their process groups.
+// Fleet is the commands of an executor that run now, or the one of a worker or a member. None of them outlives this
+// process: if it is killed, the kernel kills the commands, on Linux, and one small process, the guard of the fleet,
+// kills the rest of their process groups.
 //
 // A guard for each command, as duties have, would start two processes for each task, and take four times as long. This
 // one is told the number of each group when its command has started, and again when the group has ended. What a
-// command starts before the guard is told lives on if the executor is killed in that moment.
+// command starts before the guard is told lives on if this process is killed in that moment.
 //
 // The first process of a container needs no guard: the kernel kills all others with it. It reaps what its commands
 // leave behind.
@@ -72,11 +73,14 @@ func (f *Fleet) Signal(sig os.Signal) {
 	}
 }
 
-// Open starts the guard, so that a guard that cannot be started is found before the first task.
+// Open starts the guard, so that a guard that cannot be started is found before the first command.
 func (f *Fleet) Open() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.startGuard()
+	if err := f.startGuard(); err != nil {
+		return newStartError(err)
+	}
+	return nil
 }
 
 // Close ends the guard. No command runs any more.
@@ -139,8 +143,9 @@ func (f *Fleet) startGuard() error {
 	return nil
 }
 
-// GuardGroups is the guard of a fleet, for the hidden command that wrap.ExecutorConfig.GuardAll names. It reads which
-// process groups there are, and kills them when the orders end: then the executor has died. signals are dropped.
+// GuardGroups is the guard of a fleet, for the hidden command that wrap.Life.GuardGroups names. It reads which process
+// groups there are, and kills them when the orders end: then the process that has started them has died. signals are
+// dropped.
 func GuardGroups(orders io.Reader, signals <-chan os.Signal) {
 	drop(signals)
 	groups := map[int]bool{}
