@@ -101,10 +101,10 @@ func outcomes() []outcome {
 		{exitcode.Done, "", errorSet{finding(exitcode.Done), worker.ErrCompleted}},
 		// Commands that have no findings.
 		{exitcode.NotJoined, "muster status NAME shows who is live", errorSet{new(*worker.AbsentError)}},
-		{exitcode.NotJoined, "muster status NAME shows who has joined", errorSet{worker.ErrNotOpen, worker.ErrHeld}},
+		{exitcode.NotJoined, "muster status NAME shows who has joined", errorSet{worker.ErrNotOpen}},
 		{exitcode.NotJoined, "", errorSet{new(*worker.UnpublishedError), member.ErrNotOpen, tasks.ErrNotOpen}},
 		{exitcode.Aborted, "", errorSet{new(*worker.AbortedError)}},
-		{exitcode.Fenced, "muster status NAME shows who is live", errorSet{worker.ErrFenced}},
+		{exitcode.Fenced, "muster status NAME shows who is live", errorSet{worker.ErrFenced, worker.ErrHeld}},
 		{exitcode.Fenced, "", errorSet{member.ErrHeld, member.ErrNotHeld, tasks.ErrHeld}},
 		{exitcode.Full, "muster status NAME shows who has joined", errorSet{worker.ErrFull}},
 		{exitcode.Full, "", errorSet{

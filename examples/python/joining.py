@@ -144,7 +144,7 @@ class Joiner:
     def wait_for_live(self):
         if self.zk.exists(self.live, watch=True) is None:
             return 0, "", None
-        return LATE, "an older process is live as " + self.identity, [self.live]
+        return FENCED, "an older process is live as " + self.identity, [self.live]
 
     def join_again(self):
         self.zk.sync(self.by)
