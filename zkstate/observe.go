@@ -469,11 +469,12 @@ func (r *Reader) Parts(
 		parts = append(parts, p)
 		return body, err == nil, nil
 	}
-	body, there, err := readPart("record", znode.Record(kind.Name, root, name))
+	record := znode.Record(kind.Name, root, name)
+	body, there, err := readPart("record", record)
 	if err != nil {
 		return nil, "", err
 	}
-	generation := ""
+	generation, damaged := "", ""
 	if o != nil && o.Record != nil {
 		generation = o.Record.Generation
 	}
@@ -482,6 +483,7 @@ func (r *Reader) Parts(
 		newer = errors.Is(bad, znode.ErrFormat)
 		if bad != nil {
 			parts[0].State += ", " + bad.Error()
+			damaged = record
 		} else {
 			generation = rec.Generation
 		}
@@ -502,25 +504,30 @@ func (r *Reader) Parts(
 	if _, _, err = readPart(kind.Name+" znode", path); err != nil {
 		return nil, "", err
 	}
-	return parts, howToRepair(o, newer, noPermission), nil
+	return parts, howToRepair(kind.Name, o, newer, noPermission, damaged), nil
 }
 
-func howToRepair(o *resource.Observed, newer, noPermission bool) string {
+// howToRepair says what to do about a resource of this kind. damaged is its record, if that is there and no record.
+func howToRepair(kind string, o *resource.Observed, newer, noPermission bool, damaged string) string {
+	const anew = " znode (zkCli.sh: delete PATH); the next apply makes it anew if it is declared"
 	switch {
 	case o.Class() == resource.Damaged && o.Repairable():
 		return "muster apply puts it back"
 	case o.Class() == resource.Damaged && o.Record != nil:
 		return "" // the row says it
 	case !o.Has(resource.PartReference):
-		return "touch nothing in the generation that its record names: that may be another's. Once none of its workers is " +
-			"live, delete the record, then the job znode (zkCli.sh: delete PATH); the next apply makes it anew if it is declared"
+		return "touch nothing in the generation that its record names: that may be another's. Once nobody is live in it, " +
+			"delete the record, then the " + kind + anew
 	case newer:
 		return "leave it alone, and use the muster that wrote it"
 	case noPermission:
 		return "name credentials that may read it in MUSTER_ZK_AUTH"
+	case damaged != "":
+		return "delete the record, and nothing else (zkCli.sh: delete " + damaged +
+			"); the next apply puts it back from its copy"
 	}
-	return "once none of its workers is live, delete what is present of it, the gate first, then the record, " +
-		"then the job znode (zkCli.sh: delete PATH); the next apply makes it anew if it is declared"
+	return "once nobody is live in it, delete what is present of it, the gate first, then the record, then the " +
+		kind + anew
 }
 
 // generationParts returns name and path of the generation, of its gate, and of its folders if some of them are lost.

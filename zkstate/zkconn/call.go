@@ -496,7 +496,7 @@ type Stat struct {
 }
 
 func statOf(s *zk.Stat) Stat {
-	if s == nil {
+	if s == nil || *s == (zk.Stat{}) { // the znode is not there
 		return Stat{}
 	}
 	return Stat{
