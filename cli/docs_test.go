@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"muster/dev/daemon"
 	"muster/dev/redisserver"
 	"muster/dev/zkserver"
 	"muster/docs"
@@ -127,7 +128,7 @@ func TestEveryBarrierHasARound(t *testing.T) {
 	}
 }
 
-// TestExamplesUseFlagsThatExist checks the calls of muster in the pipelines and in the docs.
+// TestExamplesUseFlagsThatExist checks the calls of muster in the README, the pipelines and the docs.
 func TestExamplesUseFlagsThatExist(t *testing.T) {
 	var files []string
 	for _, pattern := range []string{
@@ -139,8 +140,9 @@ func TestExamplesUseFlagsThatExist(t *testing.T) {
 		}
 		files = append(files, found...)
 	}
+	files = append(files, "../README.md")
 	joined := regexp.MustCompile(`\\\n\s*|\n\s+(--)`)
-	call := regexp.MustCompile("muster (apply|drift|plan|schema|show|status|terminate|validate)\\b([^\n|`&]*)")
+	call := regexp.MustCompile("\\bmuster ((?:(?:group|queue) )?[a-z]+)\\b([^\n|`&()]*)")
 	flag := regexp.MustCompile(`(?:^|\s)(--[a-z][a-z-]*)`)
 	flags := map[string]string{}
 	checked := 0
@@ -149,10 +151,12 @@ func TestExamplesUseFlagsThatExist(t *testing.T) {
 			continue
 		}
 		for _, c := range call.FindAllStringSubmatch(joined.ReplaceAllString(read(t, file), " $1"), -1) {
-			if flags[c[1]] == "" {
-				flags[c[1]] = run(t, nil, c[1], "--help").stdout
+			own, _, _ := strings.Cut(c[2]+" ", " -- ") // not those of the command that it runs
+			found := flag.FindAllStringSubmatch(own, -1)
+			if flags[c[1]] == "" && len(found) > 0 {
+				flags[c[1]] = run(t, nil, append(strings.Fields(c[1]), "--help")...).stdout
 			}
-			for _, f := range flag.FindAllStringSubmatch(c[2], -1) {
+			for _, f := range found {
 				checked++
 				if !regexp.MustCompile(f[1] + `\b[^-]`).MatchString(flags[c[1]]) {
 					t.Errorf("%s: muster %s has no flag %s", file, c[1], f[1])
@@ -160,7 +164,7 @@ func TestExamplesUseFlagsThatExist(t *testing.T) {
 			}
 		}
 	}
-	if checked < 30 {
+	if checked < 250 {
 		t.Errorf("only %d flags were found in %d files", checked, len(files))
 	}
 }
@@ -222,33 +226,46 @@ func TestEveryPromiseHasItsTests(t *testing.T) {
 	}
 }
 
-// TestFirstSteps runs the first commands of the README, with a free port, and without asking.
-func TestFirstSteps(t *testing.T) {
+// TestReadme runs the blocks of the README's first ten minutes one after the other, with free ports, without asking.
+func TestReadme(t *testing.T) {
 	t.Parallel()
-	steps := regexp.MustCompile("(?s)The first ten minutes:\n\n```sh\n(.*?)```")
-	block := steps.FindStringSubmatch(read(t, "../README.md"))
-	if block == nil {
-		t.Fatal("the README has no first steps")
+	_, first, _ := strings.Cut(read(t, "../README.md"), "## The first ten minutes")
+	first, _, _ = strings.Cut(first, "\n## ")
+	var script strings.Builder
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(first, -1) {
+		script.WriteString(block[1])
 	}
+	var ports [2]string
+	for i := range ports {
+		r, err := daemon.ReservePort(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports[i] = strconv.Itoa(r.Port)
+		_ = r.Close()
+	}
+	const dev = "muster dev --port 2181 --redis --redis-port 6379 &\n"
 	edit := strings.NewReplacer(
-		"muster dev --port 2181 &", "muster dev --embedded --quiet >dev & trap \"kill $!; wait\" EXIT\n"+
-			"until grep -q ^export dev; do sleep 0.1; done; . ./dev",
-		"muster apply ", "muster apply --yes ", "muster status ", "wait $!; muster status ",
-		"export PATH=$PWD:$PATH", "",
+		"make build && export PATH=$PWD:$PATH", "all() { jobs -p | sed 1d; }; "+ // but the servers
+			"trap 'kill $(all); wait $(all) || true; kill %1; wait' EXIT",
+		dev, strings.NewReplacer("2181", ports[0], "6379", ports[1]).Replace(dev)+"until muster status; do sleep 0.1; done\n",
+		"6379", ports[1], "muster apply\n", "muster apply --yes\n", "muster status\n", "wait $!; muster status\n",
 	)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-ec", edit.Replace(block[1]))
+	cmd := exec.CommandContext(ctx, "bash", "-ec", edit.Replace(script.String()))
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(cmd.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "MUSTER_SERVERS=")
+	cmd.Env = append(cmd.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "MUSTER_SERVERS=127.0.0.1:"+ports[0])
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("first steps: %v", err)
+		t.Errorf("the first ten minutes: %v", err)
 	}
 	for _, seen := range []string{
 		"Applied 1 of 1: 1 created", "(?m)^0 of 2$", "(?m)^1 of 2$", `hello +ready +\S+ +0 of 2 `,
+		"(?m)^[ab] leads$", "shop/coordinator: (given to )?[ab]", "(?m)^the report, by [ab]$", "by hand 1 +done",
+		"(?m)^c has the lock$", "(?m)^81\n100$",
 	} {
 		if !regexp.MustCompile(seen).Match(out) {
 			t.Errorf("never saw %s in:\n%s", seen, out)

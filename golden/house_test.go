@@ -154,19 +154,6 @@ func TestReadmeShowsWhatHappens(t *testing.T) {
 	}
 }
 
-// TestReadmeShowsAGroup: the group in the README is that of a case, which also has what every configuration needs.
-func TestReadmeShowsAGroup(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := readCase(t, "readme_group")
-	text, _ := c.section(declared)
-	if at := strings.Index(text, "group "); at < 0 || !strings.Contains(string(readme), text[at:]) {
-		t.Errorf("README.md does not show the group of golden/%s as it is", c.file())
-	}
-}
-
 // TestReadmeCountsPackages: make test installs as many packages as the README says.
 func TestReadmeCountsPackages(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
