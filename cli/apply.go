@@ -405,6 +405,20 @@ func (p *process) confirm(ctx context.Context, pl plan.Plan) error {
 	return p.expect(ctx, want)
 }
 
+// refuseUnasked returns a problem if muster has to ask and cannot: nothing is done then. again is the command to type.
+func (p *process) refuseUnasked(yes bool, again string) error {
+	if why := p.noPromptReason(); why != "" && !yes {
+		return usagef(again+" --yes", "%s, and --yes was not given", why)
+	}
+	return nil
+}
+
+// confirmLoss says what would be done to name, as a sentence, and asks.
+func (p *process) confirmLoss(ctx context.Context, name, what string) error {
+	fmt.Fprintf(p.err, "%s: %s To do so, type yes: ", text.Escape(name), text.Escape(what))
+	return p.expect(ctx, "yes")
+}
+
 func (p *process) expect(ctx context.Context, want string) error {
 	line, err := interruptible(ctx, func() (string, error) { return bufio.NewReader(p.in).ReadString('\n') })
 	if err != nil { // no line end was typed

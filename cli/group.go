@@ -80,7 +80,7 @@ func (p *process) newAskCmd(o *askOptions, cmd *cobra.Command) *cobra.Command {
 	return p.lookCmd(cmd, &o.askFlags, "the assigner of the group", duty, o.check, o.run)
 }
 
-func (o *askOptions) check() error {
+func (o *askOptions) check(string) error {
 	switch {
 	case o.unpin && o.to != "":
 		return usagef("name one of them", "--to pins the duty, and --unpin takes the pin away")

@@ -31,20 +31,28 @@ alone stands for all its batches.`,
 }
 
 // newOperateCmd completes a command that changes a batch or, if whole, all batches of a queue as well: do gets an
-// operator of it.
+// operator of it. It asks first if something would be lost: loses says what, as a sentence.
 func (p *process) newOperateCmd(
-	cmd *cobra.Command, whole bool, do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
+	cmd *cobra.Command, whole bool, loses string,
+	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
 ) *cobra.Command {
 	var o askFlags
+	yes := loses == ""
+	if !yes {
+		cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	}
 	find, argument := (*searchScope).findBatch, "one batch, as QUEUE/BATCH"
 	if whole {
 		find, argument = (*searchScope).findQueueOrBatch, "a queue, or one batch as QUEUE/BATCH"
 	}
 	cmd.Args = argCount(1, 2, argument)
-	return p.lookCmd(cmd, &o, "Redis", p.completeBatch(&o.searchFlags, whole), nil, func(
-		ctx context.Context, p *process, scope *searchScope, name string,
-	) error {
+	return p.lookCmd(cmd, &o, "Redis", p.completeBatch(&o.searchFlags, whole), func(name string) error {
+		return p.refuseUnasked(yes, cmd.CommandPath()+" "+text.ShellWord(name))
+	}, func(ctx context.Context, p *process, scope *searchScope, name string) error {
 		f, err := find(scope, ctx, name)
+		if err == nil && !yes {
+			err = p.confirmLoss(ctx, f.name(), loses)
+		}
 		if err != nil {
 			return err
 		}
@@ -285,7 +293,7 @@ tasks, which are kept for a while after the end of their batch.`,
 	return cmd
 }
 
-func (o *batchesOptions) check() error {
+func (o *batchesOptions) check(string) error {
 	if o.dead && o.results {
 		return usagef("leave out --dead", "--results prints the dead tasks, too")
 	}
@@ -451,8 +459,11 @@ func newCancelCmd(p *process) *cobra.Command {
 		Short: "End a batch: kill its commands, and remove its tasks",
 		Long: `Ends a batch at once. Commands that run for it are ended, and its tasks and
 results are removed; its dead tasks are kept for as long as the queue says.`,
-		Example: `  muster queue cancel primes/nightly-7`,
-	}, false, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+		Example: `  muster queue cancel primes/nightly-7
+  muster queue cancel primes/nightly-7 --yes`,
+	}, false, "Its commands would be killed, and its tasks and results deleted.", func(
+		ctx context.Context, f foundQueue, op *tasks.Operator,
+	) error {
 		if err := op.Cancel(ctx, f.id); err != nil {
 			return err
 		}
@@ -471,7 +482,7 @@ end. A batch that watchers gave up is given to them again. A queue stands for
 all its batches that have dead tasks.`,
 		Example: `  muster queue retry primes/nightly-7
   muster queue retry primes`,
-	}, true, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+	}, true, "", func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
 		return p.eachBatch(ctx, f, op.WithDead, "there is nothing to retry",
 			func(f foundQueue) error { return p.retry(ctx, f, op) })
 	})
@@ -503,7 +514,7 @@ says (keep_dead), and count for its max_bytes. A queue stands for all its
 batches that have dead tasks.`,
 		Example: `  muster queue drop primes/nightly-7
   muster queue drop primes`,
-	}, true, func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
+	}, true, "Its dead tasks would be deleted.", func(ctx context.Context, f foundQueue, op *tasks.Operator) error {
 		return p.eachBatch(ctx, f, op.WithDead, "there are no dead tasks", func(f foundQueue) error {
 			n, err := op.DropDead(ctx, f.id)
 			if err == nil && n == 0 {
@@ -560,7 +571,7 @@ are finished. A queue stands for all batches that it has now: one that is
 submitted later is not paused.`,
 		Example: `  muster queue pause primes/nightly-7
   muster queue pause primes`,
-	}, true, p.eachBatchTo("paused", (*tasks.Operator).Pause))
+	}, true, "", p.eachBatchTo("paused", (*tasks.Operator).Pause))
 }
 
 func newResumeBatchesCmd(p *process) *cobra.Command {
@@ -571,7 +582,7 @@ func newResumeBatchesCmd(p *process) *cobra.Command {
 its batches.`,
 		Example: `  muster queue resume primes/nightly-7
   muster queue resume primes`,
-	}, true, p.eachBatchTo("resumed", (*tasks.Operator).Resume))
+	}, true, "", p.eachBatchTo("resumed", (*tasks.Operator).Resume))
 }
 
 // eachBatchTo returns what pauses or resumes a batch, or all batches of a queue that are there now. word says what they

@@ -148,19 +148,20 @@ type askFlags struct {
 // lookCmd completes a command that asks whom about something that its arguments name: a whole and a part are one name
 // with a slash between, or two arguments. check is called before it connects; it may be nil.
 func (p *process) lookCmd(
-	cmd *cobra.Command, f *askFlags, whom string, complete cobra.CompletionFunc, check func() error, do action,
+	cmd *cobra.Command, f *askFlags, whom string, complete cobra.CompletionFunc, check func(name string) error, do action,
 ) *cobra.Command {
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "wait `DURATION` for "+whom)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.timeout <= 0 {
 			return usagef("--timeout 30s", "--timeout %s leaves no time for %s", f.timeout, whom)
 		}
+		name := strings.Join(args, "/")
 		if check != nil {
-			if err := check(); err != nil {
+			if err := check(name); err != nil {
 				return err
 			}
 		}
-		return p.look(cmd.Context(), f.searchFlags, strings.Join(args, "/"), do)
+		return p.look(cmd.Context(), f.searchFlags, name, do)
 	}
 	p.addSearch(cmd, &f.searchFlags, partApart(complete))
 	return cmd

@@ -119,6 +119,25 @@ func TestEndOfInputAtThePromptEndsTheLine(t *testing.T) {
 	term.await(t, "type yes: \nmuster: declined")
 }
 
+// TestCancelAsksAtATerminal: whoever answers something else keeps the batch.
+func TestCancelAsksAtATerminal(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t, "")
+	f.submit("b", []byte("1"))
+	for _, answer := range []string{"no", "yes"} {
+		code := map[string]int{"no": 7}[answer]
+		term := newTerminal(t)
+		cmd := f.command(servers.Connect(), "queue", "cancel", "--root", f.root, "primes", "b")
+		term.start(t, cmd)
+		term.await(t, "/primes/b: Its commands would be killed, and its tasks and results deleted. To do so, type yes: ")
+		fmt.Fprintln(term.user, answer)
+		endsWith(t, cmd, term.screen, code)
+		if code == 7 {
+			expect(t, result(f.command(servers.Connect(), "queue", "batches", "--root", f.root, "primes", "b")), 0, "open")
+		}
+	}
+}
+
 func TestInterruptAtThePromptChangesNothing(t *testing.T) {
 	f := newFixture(t, 1, "")
 	term := newTerminal(t)

@@ -56,10 +56,7 @@ func (o terminateOptions) check(p *process, name string) error {
 	if o.timeout <= 0 {
 		return usagef(o.commandLine(name)+" --timeout 1m", "--timeout %s gives nobody time to leave", o.timeout)
 	}
-	if why := p.noPromptReason(); why != "" && !o.yes {
-		return usagef(o.commandLine(name)+" --yes", "%s, and --yes was not given", why)
-	}
-	return nil
+	return p.refuseUnasked(o.yes, o.commandLine(name))
 }
 
 func (o terminateOptions) run(ctx context.Context, p *process, scope *searchScope, name string) error {
@@ -155,8 +152,7 @@ func (p *process) confirmTermination(ctx context.Context, found *resource.Observ
 	if found.Live > 0 {
 		what = fmt.Sprintf("%d live would be asked to stop, and %s.", found.Live, then)
 	}
-	fmt.Fprintf(p.err, "%s: %s To do so, type yes: ", at, what)
-	return p.expect(ctx, "yes")
+	return p.confirmLoss(ctx, at, what)
 }
 
 func terminateError(err error, at, stack string) error {

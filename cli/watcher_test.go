@@ -38,7 +38,7 @@ func TestWatcherCommandHasAllAtItsStart(t *testing.T) {
 	f.duty("collect", `[ -f /dev/stdin ] && say $MUSTER_BATCH is whole: $(wc -l) lines`)
 	f.completed("b", bytes.Repeat([]byte{'x'}, 100<<10), []byte("2"), []byte("dead"))
 	f.completed("c", []byte("dead"))
-	drop := f.command(servers.Connect(), "queue", "drop", "--root", f.root, "primes/c")
+	drop := f.command(servers.Connect(), "queue", "drop", "--yes", "--root", f.root, "primes/c")
 	if out, err := drop.CombinedOutput(); err != nil {
 		t.Errorf("drop: %v\n%s", err, out)
 	}
