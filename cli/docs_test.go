@@ -154,7 +154,8 @@ func TestExamplesUseFlagsThatExist(t *testing.T) {
 			own, _, _ := strings.Cut(c[2]+" ", " -- ") // not those of the command that it runs
 			found := flag.FindAllStringSubmatch(own, -1)
 			if flags[c[1]] == "" && len(found) > 0 {
-				flags[c[1]] = run(t, nil, append(strings.Fields(c[1]), "--help")...).stdout
+				flags[c[1]] = run(t, nil, append(strings.Fields(c[1]), "--help")...).stdout +
+					run(t, nil, "help", "flags").stdout
 			}
 			for _, f := range found {
 				checked++

@@ -230,18 +230,8 @@ func newRootCmd(p *process, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "muster",
 		Short: "Distributed jobs in ZooKeeper: declare, plan, apply, join",
-		Long: `muster keeps distributed jobs in ZooKeeper. Declare jobs in HCL files; "muster
-plan" shows how ZooKeeper differs, "muster apply" makes only the changes that
-are provably safe, and "muster worker" joins a job from inside its container.
-Groups are declared in the same way; "muster member" joins one, and leads or
-runs its crons when it is given that. So are queues of small tasks: "muster
-submit" puts a batch into one, "muster executor" executes its tasks, and "muster
-watcher" does something with the results.`,
-		Example: `  muster dev --port 2181        a throw-away ZooKeeper to try things on
-  muster init                   a first configuration, with comments
-  muster plan                   what would change
-  muster apply                  change it, after asking
-  muster status                 who is live, who is missing`,
+		Long: `muster keeps distributed jobs, groups and queues in ZooKeeper. To begin:
+muster dev, muster init, muster plan, muster apply, muster status.`,
 		Version:           version().Version,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -258,46 +248,16 @@ watcher" does something with the results.`,
 	root.SetHelpCommand(newHelpCmd(p))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })
 	p.flags.addTo(root)
-	root.AddCommand(
-		newAdvertiseCmd(p),
-		newApplyCmd(p),
-		newBarrierCmd(p),
-		newCompletionCmd(p),
-		newDevCmd(p),
-		newDriftCmd(p),
-		newDutyCmd(p),
-		newExecutorCmd(p),
-		newExplainCmd(p),
-		newExportCmd(p),
-		newFmtCmd(p),
-		newFollowCmd(p),
-		newGetCmd(p),
-		newGroupCmd(p),
-		newGuardCmd(p),
-		newGuardGroupsCmd(p),
-		newHistoryCmd(p),
-		newInitCmd(p),
-		newMemberCmd(p),
-		newMembersCmd(p),
-		newOpCmd(p),
-		newPlanCmd(p),
-		newPublishCmd(p),
-		newQueueCmd(p),
-		newReadyCmd(p),
-		newSchemaCmd(p),
-		newServeCmd(p),
-		newShowCmd(p),
-		newStateCmd(p),
-		newStatusCmd(p),
-		newStepCmd(p),
-		newSubmitCmd(p),
-		newTerminateCmd(p),
-		newValidateCmd(p),
-		newVersionCmd(p),
-		newWaitCmd(p),
-		newWatcherCmd(p),
-		newWorkerCmd(p),
-	)
+	addCommands(root, "Declare and change:", newInitCmd(p), newValidateCmd(p), newFmtCmd(p), newPlanCmd(p), newShowCmd(p),
+		newApplyCmd(p), newDriftCmd(p), newExportCmd(p), newTerminateCmd(p))
+	addCommands(root, "Look:", newStatusCmd(p), newExplainCmd(p), newHistoryCmd(p), newWaitCmd(p), newFollowCmd(p),
+		newServeCmd(p))
+	addCommands(root, "Take part, and operate:", newWorkerCmd(p), newMemberCmd(p), newGroupCmd(p), newExecutorCmd(p),
+		newSubmitCmd(p), newWatcherCmd(p), newQueueCmd(p))
+	addCommands(root, "This machine:", newDevCmd(p), newCompletionCmd(p), newSchemaCmd(p), newVersionCmd(p))
+	addCommands(root, insideGroup, newMembersCmd(p), newBarrierCmd(p), newPublishCmd(p), newGetCmd(p),
+		newAdvertiseCmd(p), newReadyCmd(p), newDutyCmd(p), newStateCmd(p), newOpCmd(p), newStepCmd(p))
+	root.AddCommand(newGuardCmd(p), newGuardGroupsCmd(p))
 	return root
 }
 

@@ -20,18 +20,32 @@ import (
 
 const helpWidth = 80 // columns
 
+// insideGroup is the group of commands for the inside of a command that muster runs. The first screen leaves it out.
+const insideGroup = "Inside a command that muster runs:"
+
+// addCommands adds to root a group of commands, which the first screen lists below its title.
+func addCommands(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, c := range commands {
+		c.GroupID = title
+	}
+	root.AddCommand(commands...)
+}
+
 func help(w io.Writer, cmd *cobra.Command) {
+	if !cmd.HasParent() {
+		helpRoot(w, cmd)
+		return
+	}
 	cmd.InitDefaultHelpFlag() // cobra adds it to a command that runs, and "muster help COMMAND" runs another
 	fmt.Fprintf(w, "%s\n\nUsage:\n", strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short+".")))
-	if cmd.Runnable() && cmd.HasParent() {
+	if cmd.Runnable() && !cmd.HasAvailableSubCommands() || strings.Contains(cmd.Use, " ") {
 		fmt.Fprintf(w, "  %s\n", cmd.UseLine())
 	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(w, "  %s COMMAND [flags]\n\nCommands:\n", cmd.CommandPath())
 		for _, c := range cmd.Commands() {
-			if c.IsAvailableCommand() {
-				fmt.Fprintf(w, "  %-11s %s\n", c.Name(), c.Short)
-			}
+			listCommand(w, c)
 		}
 	}
 	if cmd.HasExample() {
@@ -40,8 +54,36 @@ func help(w io.Writer, cmd *cobra.Command) {
 	if cmd.HasAvailableLocalFlags() {
 		fmt.Fprintf(w, "\nFlags:\n%s", flagUsages(cmd.LocalFlags()))
 	}
-	if cmd.HasAvailableInheritedFlags() {
-		fmt.Fprintf(w, "\nGlobal flags:\n%s", flagUsages(cmd.InheritedFlags()))
+	fmt.Fprint(w, "\nThe flags of all commands: muster help flags\n")
+}
+
+// helpRoot is the first screen.
+func helpRoot(w io.Writer, root *cobra.Command) {
+	fmt.Fprintf(w, "%s\n", root.Long)
+	for _, g := range root.Groups() {
+		if g.ID != insideGroup {
+			helpGroup(w, root, g.ID)
+		}
+	}
+	fmt.Fprint(w, `
+One command:          muster COMMAND --help
+Inside a command:     muster help inside
+Flags of all:         muster help flags
+`)
+}
+
+func helpGroup(w io.Writer, root *cobra.Command, title string) {
+	fmt.Fprintf(w, "\n%s\n", title)
+	for _, c := range root.Commands() {
+		if c.GroupID == title {
+			listCommand(w, c)
+		}
+	}
+}
+
+func listCommand(w io.Writer, c *cobra.Command) {
+	if c.IsAvailableCommand() {
+		fmt.Fprintf(w, "  %-11s %s\n", c.Name(), c.Short)
 	}
 }
 
@@ -56,9 +98,19 @@ func flagUsages(fs *pflag.FlagSet) string {
 
 func newHelpCmd(p *process) *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]",
+		Use:   "help [COMMAND | inside | flags]",
 		Short: "Explain a command",
+		Long:  "Explains a command, lists those for the inside of a command, or the flags of all.",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch strings.Join(args, " ") {
+			case "inside":
+				fmt.Fprint(p.out, "These ask the worker or the member that runs the command.\n")
+				helpGroup(p.out, cmd.Root(), insideGroup)
+				return nil
+			case "flags":
+				_, err := fmt.Fprintf(p.out, "Flags of all commands:\n%s", flagUsages(cmd.Root().PersistentFlags()))
+				return err
+			}
 			topic, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
 				return unknownCommand(cmd.Root(), args[len(args)-1])
