@@ -3,6 +3,8 @@ package apply
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"muster/apply/history"
 	"muster/plan"
+	"muster/resource"
 )
 
 // memoryStore commits with commit, and keeps the entry of one apply.
@@ -20,6 +23,7 @@ type memoryStore struct {
 	lose     context.CancelCauseFunc // of the lock
 	begun    history.Entry
 	ended    *history.Entry
+	settled  int
 }
 
 func (s *memoryStore) Lock(ctx context.Context, _ string, _ time.Duration, _ func(string)) (
@@ -33,6 +37,11 @@ func (s *memoryStore) CreateEnsembleID(context.Context) (string, error)         
 func (s *memoryStore) ListRoots(context.Context, []string) error                    { return nil }
 func (s *memoryStore) Collect(context.Context, []string, ...string) (int, error)    { return 0, nil }
 func (s *memoryStore) PruneApplied(context.Context, time.Duration, time.Time) error { return nil }
+func (s *memoryStore) Settle(context.Context) error {
+	s.settled++
+	return nil
+}
+
 func (s *memoryStore) CommitAll(ctx context.Context, rows []plan.Row) (errs []error) {
 	for _, r := range rows {
 		errs = append(errs, s.commit(ctx, r))
@@ -77,14 +86,18 @@ func TestEntryOfAnApply(t *testing.T) {
 	}
 	begun := history.Entry{
 		By: "ann@here", Plan: "p1", Planned: map[string]int{"create": 1, "replace": 2, "delete": 3},
-		Replaced: []string{"/r/b", "/r/c"}, Deleted: []string{"/r/d", "/r/e", "/r/f"},
+		Changes: changes("delete /r/d", "delete /r/e", "delete /r/f", "replace /r/b", "replace /r/c", "create /r/a"),
 	}
+	for i := range begun.Changes[3:5] {
+		begun.Changes[3+i].Fields = plan.Row.Sets(p.Rows[1], "")
+	}
+	begun.Changes[5].Fields = []resource.Change{{Name: "workers", New: new("1")}}
 	if d := cmp.Diff(begun, s.begun); d != "" {
 		t.Errorf("at first (-want +got):\n%s", d)
 	}
 	begun.Done = map[string]int{"create": 1, "replace": 1, "delete": 1}
 	begun.Results = map[string]int{"applied": 3, "refused": 1, "unknown": 1, "failed": 1}
-	begun.Replaced, begun.Deleted = []string{"/r/b"}, []string{"/r/d", "/r/e"}
+	begun.Changes = slices.Concat(begun.Changes[:2], begun.Changes[3:4], begun.Changes[5:])
 	if d := cmp.Diff(&begun, s.ended); d != "" {
 		t.Errorf("at the end (-want +got):\n%s", d)
 	}
@@ -106,6 +119,19 @@ func TestEntryIsNoCondition(t *testing.T) {
 	if _, err := Run(t.Context(), s, plan.Plan{}, Options{}); err != nil || s.begun.By != "" {
 		t.Errorf("an apply of nothing: %v, %+v", err, s.begun)
 	}
+	_, err = Run(t.Context(), s, plan.Plan{Partial: true}, Options{})
+	if err != nil || s.settled != 1 {
+		t.Errorf("an apply of nothing, and one of nothing of a part: %v, settled %d times", err, s.settled)
+	}
+}
+
+// changes are those of an entry: "delete /r/a".
+func changes(all ...string) (cs []history.Change) {
+	for _, one := range all {
+		action, path, _ := strings.Cut(one, " ")
+		cs = append(cs, history.Change{Action: action, Path: path})
+	}
+	return cs
 }
 
 // TestEntryAfterTheLockIsLost: the session may still be there, and then the entry says what was done.

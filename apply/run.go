@@ -44,6 +44,8 @@ type Store interface {
 	// was written, whatever the error is. EndEntry writes it again.
 	BeginEntry(ctx context.Context, e *history.Entry) (path string, err error)
 	EndEntry(ctx context.Context, path string, e history.Entry) error
+	// Settle notes in the last entry that nothing is left to do, if its apply was killed or cut off.
+	Settle(ctx context.Context) error
 }
 
 // MaxPlanAge is the age from which a saved plan is refused. The marks of applied plans are kept for as long.
@@ -92,6 +94,9 @@ func Run(ctx context.Context, to Store, p plan.Plan, o Options) ([]Outcome, erro
 		err := to.ListRoots(ctx, p.OwnRoots())
 		if err == nil {
 			a.tidy(ctx)
+		}
+		if err == nil && !p.Partial && !o.Saved {
+			_ = to.Settle(ctx) // the next one tries again
 		}
 		return nil, err
 	}
@@ -300,7 +305,7 @@ func (a *applying) beginEntry(lockCtx context.Context) {
 	for _, r := range changes {
 		a.entry.Planned[string(r.Action())]++
 	}
-	a.entry.SetNames(paths(changes, plan.Replace), paths(changes, plan.Delete))
+	a.entry.SetChanges(recorded(changes, a.plan.Stack))
 	var err error
 	// An entry that is begun is ended, also if the lock is lost meanwhile.
 	a.entryPath, err = a.to.BeginEntry(context.WithoutCancel(lockCtx), &a.entry)
@@ -326,16 +331,24 @@ func (a *applying) endEntry(lockCtx context.Context, outcomes []Outcome) {
 		}
 	}
 	a.entry.Done, a.entry.Results = done, results
-	a.entry.SetNames(paths(reached, plan.Replace), paths(reached, plan.Delete))
+	a.entry.SetChanges(recorded(reached, a.plan.Stack))
 	if err := a.to.EndEntry(context.WithoutCancel(lockCtx), a.entryPath, a.entry); err != nil {
 		tell(a.opts.Unrecorded, fmt.Errorf("it says that this apply has not finished: %w", err))
 	}
 }
 
-func paths(rows []plan.Row, act plan.Action) (all []string) {
-	for _, r := range rows {
-		if r.Action() == act {
-			all = append(all, r.Path)
+// recorded lists changes as the history has them. Deleted ones come first: what is gone is asked for most.
+func recorded(rows []plan.Row, stack string) (all []history.Change) {
+	for _, act := range []plan.Action{plan.Delete, plan.Replace, plan.Update, plan.Create} {
+		for _, r := range rows {
+			if r.Action() != act {
+				continue
+			}
+			c := history.Change{Action: string(act), Path: r.Path}
+			if len(all) < history.MaxChanges {
+				c.Fields = r.Sets(stack)
+			}
+			all = append(all, c)
 		}
 	}
 	return all

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,23 +27,30 @@ type historyOptions struct {
 	all         bool
 	json        bool
 	n           int
+	entry       string // empty: all of them
 }
 
 func newHistoryCmd(p *process) *cobra.Command {
 	var o historyOptions
 	cmd := &cobra.Command{
-		Use:   "history",
+		Use:   "history [ENTRY]",
 		Short: "Show who applied what, and when",
 		Long: `Shows the last applies of a stack, the newest first: who asked for each, what
-became of it, what was replaced and deleted, and the run of the pipeline. The
-last 200 that changed something are kept. An apply that was killed, or lost its
-connection for good, is unfinished. The stack is that of the configuration; if
-there is none, all stacks are shown.`,
+became of it, the names of what was changed, at most 100, and the run of the
+pipeline. ENTRY is the number of one of them, or the id of its plan: it is shown
+with the fields that it changed. The last 200 that changed something are kept.
+An apply that was killed, or lost its connection for good, is unfinished; it is
+settled once a later one finds nothing left to do. The stack is that of the
+configuration; if there is none, all stacks are shown.`,
 		Example: `  muster history
+  muster history 12
   muster history --stack etl -n 3
   muster history --all --json | jq '.applies[] | select(.state == "unfinished")'`,
-		Args: argCount(0, 0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error { return runHistory(cmd.Context(), p, o) },
+		Args: argCount(0, 1, "one entry"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.entry = firstArg(args)
+			return runHistory(cmd.Context(), p, o)
+		},
 	}
 	o.addConfigTo(cmd.Flags())
 	cmd.Flags().StringArrayVar(&o.stacks, "stack", nil, "of this `STACK`; may be repeated")
@@ -56,6 +64,9 @@ there is none, all stacks are shown.`,
 func runHistory(ctx context.Context, p *process, o historyOptions) error {
 	if o.n < 0 {
 		return usagef("muster history -n 20", "-n %d is no number of applies", o.n)
+	}
+	if o.entry != "" {
+		o.n = 0
 	}
 	if o.all && len(o.stacks) > 0 {
 		return usagef("give one of them", "--all and --stack exclude each other")
@@ -105,6 +116,11 @@ func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptio
 	}
 	history.NewestFirst(applies)
 	var err error
+	if o.entry != "" {
+		if applies, err = pickEntry(applies, o.entry, home); err != nil {
+			return err
+		}
+	}
 	switch {
 	case o.json:
 		err = report.HistoryJSON(p.out, applies)
@@ -115,11 +131,13 @@ func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptio
 		}
 		fmt.Fprintf(p.out, "There is no history of %s below %s.\n", text.Escape(of), home)
 		fmt.Fprintf(p.err, "  next: %s\n", p.paste(next))
+	case o.entry != "":
+		err = report.HistoryEntry(p.out, applies[0], p.layout())
 	default:
 		err = report.History(p.out, applies, p.layout())
 	}
 	if err == nil {
-		err = p.noteApplies(applies)
+		err = p.noteApplies(applies, p.flags.quiet || o.entry != "")
 	}
 	if err == nil && unread {
 		return foundAttention
@@ -127,18 +145,42 @@ func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptio
 	return err
 }
 
+// pickEntry finds the entry with this number, or of this plan.
+func pickEntry(applies []history.Found, entry, home string) (found []history.Found, err error) {
+	var numbers, stacks []string
+	for _, a := range applies {
+		number := strconv.Itoa(a.Number)
+		numbers = append(numbers, number)
+		if entry == number || entry == a.Name || entry == a.Plan {
+			found, stacks = append(found, a), append(stacks, a.Stack)
+		}
+	}
+	switch {
+	case len(found) == 0 && len(numbers) == 0:
+		return nil, &problem{errAbsent, fmt.Errorf("there is no entry %q: no history below %s", entry, home),
+			"muster history --all"}
+	case len(found) == 0:
+		return nil, &problem{errAbsent, fmt.Errorf("there is no entry %q: there are %s",
+			entry, text.List(numbers, maxListed)), "muster history"}
+	case len(found) > 1:
+		return nil, usagef("muster history --stack "+stacks[0]+" "+entry, "%q is an entry of each of the stacks %s",
+			entry, text.List(stacks, maxListed))
+	}
+	return found, nil
+}
+
 // noteApplies says what to do about applies that need somebody: those of which nothing can be read, and a last one that
-// did not finish.
-func (p *process) noteApplies(applies []history.Found) error {
+// did not finish, unless quiet.
+func (p *process) noteApplies(applies []history.Found, quiet bool) error {
 	var found error
 	seen := map[string]bool{}
 	for _, a := range applies {
 		if a.State == history.Damaged {
 			found = foundAttention
 		}
-		if a.State == history.Unfinished && !seen[a.Stack] && !p.flags.quiet {
+		if a.State == history.Unfinished && !seen[a.Stack] && !quiet {
 			fmt.Fprintf(p.err, "the last apply of stack %s did not finish\n  next: %s\n", text.Escape(a.Stack),
-				p.paste("muster plan"))
+				p.paste("muster apply does what is left, if anything is"))
 		}
 		seen[a.Stack] = true
 	}

@@ -69,7 +69,7 @@ func floorPlan() map[string]room {
 			others: []string{"github.com/prometheus/client_golang"},
 		},
 		"exitcode":      {},
-		"apply/history": {}, // what is known of an apply afterwards, as data
+		"apply/history": {ours: []string{"resource"}}, // what is known of an apply afterwards, as data
 		"apply":         {ours: []string{"resource", "plan", "apply/history"}, others: []string{sync}},
 		"spec": {
 			ours: []string{"resource/...", "text"}, others: []string{hcl, cty, version},

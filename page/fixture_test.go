@@ -12,6 +12,7 @@ import (
 	"muster/resource/job"
 	"muster/resource/queue"
 	"muster/view"
+	"muster/zkstate/znode"
 )
 
 // epoch is the time of the boards of tests.
@@ -144,19 +145,22 @@ func sample() *Board {
 
 func applies() []history.Found {
 	found := func(stack, name string, state history.State, e history.Entry) history.Found {
-		return history.Found{Stack: stack, Name: name, State: state, Entry: e}
+		number, _ := znode.EntryNumber(name)
+		return history.Found{Stack: stack, Name: name, Number: number, State: state, Entry: e}
 	}
 	return []history.Found{
 		found("etl-prod", "h-0000000012", history.Finished, history.Entry{
 			By: "deploy@ci-7", Plan: "9c1f", Saved: true, Started: ago(26 * time.Hour),
 			Who:      history.Who{Actor: "ann", CI: "GitHub Actions", Commit: "4be71c0", URL: "https://ci.example/runs/118"},
 			Finished: ago(26*time.Hour - 4*time.Second), Done: map[string]int{"create": 2, "update": 7, "delete": 1},
-			Results: map[string]int{"applied": 10}, Deleted: []string{"/jobs/prod/tmp-backfill"}, More: 1,
-			Replaced: []string{`job.ingest["us"]`},
+			Results: map[string]int{"applied": 10}, More: 8,
+			Changes: []history.Change{
+				{Action: "delete", Path: "/jobs/prod/tmp-backfill"}, {Action: "create", Path: `job.ingest["us"]`},
+			},
 		}),
 		found("etl-prod", "h-0000000011", history.Unfinished, history.Entry{
 			By: "deploy@ci-7", Plan: "77aa", Started: ago(50 * time.Hour), Planned: map[string]int{"create": 3, "delete": 1},
-			Deleted: []string{"/jobs/prod/old"},
+			Changes: []history.Change{{Action: "delete", Path: "/jobs/prod/old"}},
 			Who:     history.Who{Actor: "deploy@ci-7", URL: "javascript:alert(1)"},
 		}),
 		{

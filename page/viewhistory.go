@@ -51,6 +51,8 @@ func applyClass(a history.Found) (class string, amiss bool) {
 		return "ok", true
 	case history.Unfinished, history.Damaged:
 		return "bad", true
+	case history.Settled:
+		return "done", false
 	}
 	for result, n := range a.Results {
 		if n > 0 && result != string(apply.Applied) && result != string(apply.AlreadyDone) {

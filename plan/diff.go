@@ -92,6 +92,24 @@ func (r Row) Changes() []resource.Change {
 	return resource.Changes(r.recorded().Declaration, r.New)
 }
 
+// Sets lists the fields that the commit of r by this stack sets: what it changes, or those of a new resource that do
+// not have their default.
+func (r Row) Sets(stack string) []resource.Change {
+	var all []resource.Change
+	switch rec := r.recorded(); {
+	case r.New == nil:
+	case r.Action() == Create:
+		for _, f := range r.New.Fields() {
+			if !f.IsDefault {
+				all = append(all, resource.Change{Name: f.Name, New: &f.Value})
+			}
+		}
+	case r.Action().Changes() && rec != nil && rec.Stack != stack:
+		all = append(all, resource.Change{Name: "stack", Old: &rec.Stack, New: &stack})
+	}
+	return append(all, r.Changes()...)
+}
+
 // Stale reports whether the commit of r deletes a resource whose members may come back, since their containers may only
 // be restarting. Apply commits such a row only after it saw it unchanged for Grace.
 func (r Row) Stale() bool {

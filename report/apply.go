@@ -173,6 +173,8 @@ func ApplyOutcome(a history.Found) string {
 		return "damaged: " + a.Problem
 	case history.Running, history.Unfinished:
 		return string(a.State) + ": " + cmp.Or(counted(changing(), a.Planned, toDo), "nothing is known of its plan")
+	case history.Settled:
+		return "settled: nothing is left of " + cmp.Or(counted(changing(), a.Planned, toDo), "its plan")
 	}
 	done := cmp.Or(counted(changing(), a.Done, past), "nothing changed")
 	return strings.Join(text.NonEmpty(done, counted(apply.Results()[1:], a.Results, asIs)), "; ")
@@ -220,32 +222,78 @@ func applyStyle(a history.Found) style {
 	return plain
 }
 
-// History writes applies, the newest first: when, of which stack, by whom, and what became of it; below that what was
-// replaced and deleted, and the run of the pipeline. Long names of stacks and actors are cut: JSON has all of them.
+// History writes applies, the newest first: the number of each, when, of which stack, by whom, and what became of it;
+// below that the names of what was changed, and the run of the pipeline. Long names of stacks and actors are cut: JSON
+// has all of them.
 func History(w io.Writer, applies []history.Found, o Options) error {
-	const when = len("2006-01-02 15:04Z")
+	const when = len("entry  ")
+	const of = when + len("2006-01-02 15:04Z  ")
 	p := newPage(w, o)
-	stack, actor := namesWidth(applies, p.width-when-len("  ")*3)
-	line := func(st style, at, of, by, what string) {
+	stack, actor := namesWidth(applies, p.width-of-len("  ")*2)
+	line := func(st style, number, at, stackName, by, what string) {
+		p.write(plain, number)
+		p.moveTo(when)
 		p.write(plain, at)
-		p.moveTo(when + 2)
-		p.write(plain, text.Cut(text.Escape(of), stack))
-		p.moveTo(when + 2 + stack + 2)
+		p.moveTo(of)
+		p.write(plain, text.Cut(text.Escape(stackName), stack))
+		p.moveTo(of + stack + 2)
 		p.write(plain, text.Cut(text.Escape(by), actor))
-		p.moveTo(when + 2 + stack + 2 + actor + 2)
+		p.moveTo(of + stack + 2 + actor + 2)
 		p.line(st, what, p.col)
 	}
-	line(plain, "when", "stack", "by", "what")
+	line(plain, "entry", "when", "stack", "by", "what")
 	for _, a := range applies {
 		at := "-"
 		if !a.Started.IsZero() {
 			at = a.Started.UTC().Format("2006-01-02 15:04Z")
 		}
-		line(applyStyle(a), at, a.Stack, view.OrDash(a.Actor), ApplyOutcome(a))
+		line(applyStyle(a), fmt.Sprintf("%5d", a.Number), at, a.Stack, view.OrDash(a.Actor), ApplyOutcome(a))
 		for _, s := range applyDetails(a) {
-			p.moveTo(when + 2)
-			p.line(plain, s, when+4)
+			p.moveTo(of)
+			p.line(plain, s, of+2)
 		}
+	}
+	return p.flush()
+}
+
+// HistoryEntry writes all that the history has of one apply: each change, with the fields that it set.
+func HistoryEntry(w io.Writer, a history.Found, o Options) error {
+	p := newPage(w, o)
+	p.line(bold, fmt.Sprintf("entry %d of stack %s", a.Number, a.Stack), 2)
+	var began, ended, by, saved string
+	if !a.Started.IsZero() {
+		began = a.Started.UTC().Format(time.RFC3339)
+	}
+	if !a.Finished.IsZero() {
+		ended = a.Finished.UTC().Format(time.RFC3339)
+	}
+	if by = a.Actor; a.By != a.Actor && a.By != "" {
+		by += " (" + a.By + ")"
+	}
+	if a.Saved {
+		saved = " (saved)"
+	}
+	p.fields(filled(field{"outcome", ApplyOutcome(a)}, field{"by", by}, field{"started", began},
+		field{"finished", ended}, field{"plan", a.Plan + saved}, field{"muster", a.Version}, field{"pipeline", a.CI},
+		field{"commit", a.Commit}, field{"run", a.URL}))
+	p.newline()
+	for _, c := range a.Changes {
+		p.line(bold, fmt.Sprintf("  %s %s  %s", plan.Action(c.Action).Symbol(), c.Path, a.Did(c)), 4)
+		var fs []field
+		for _, f := range c.Fields {
+			value := differs(f)
+			if f.Old == nil && c.Action == string(plan.Create) {
+				value = side(f.New)
+			}
+			fs = append(fs, field{f.Name, value})
+		}
+		if c.MoreFields > 0 {
+			fs = append(fs, field{"and more", text.Count(c.MoreFields, "field")})
+		}
+		p.fields(fs)
+	}
+	if a.More > 0 {
+		p.line(plain, fmt.Sprintf("  and %d more", a.More), 4)
 	}
 	return p.flush()
 }

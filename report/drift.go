@@ -120,7 +120,7 @@ func findingItem(f plan.Finding, stack string, g Given) item {
 		it.fields = append(it.fields, field{"stack", rec.Record.Stack + " -> " + stack})
 	}
 	for _, c := range f.Changes {
-		it.fields = append(it.fields, field{c.Name, side(c.Old) + " -> " + side(c.New)})
+		it.fields = append(it.fields, field{c.Name, differs(c)})
 	}
 	it.changes = slices.Clone(it.fields)
 	if o := f.Row.Old; o != nil && o.Record != nil && o.Record.By != "" {

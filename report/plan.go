@@ -110,10 +110,8 @@ func fields(r plan.Row, stack, movedFrom string, g Given) []field {
 	action := r.Action()
 	if action == plan.Create {
 		add("path", r.Path)
-		for _, f := range r.New.Fields() {
-			if !f.IsDefault {
-				fs = append(fs, field{f.Name, f.Value})
-			}
+		for _, c := range r.Sets(stack) {
+			fs = append(fs, field{c.Name, *c.New})
 		}
 		if movedFrom != "" {
 			add("moved from", movedFrom+", which has a row of its own")
@@ -161,11 +159,11 @@ func joined(r plan.Row) string {
 // changes lists what differs as "8 -> 12", the owner first.
 func changes(r plan.Row, stack string) []field {
 	var fs []field
-	if r.Action().Changes() && r.New != nil && r.Old != nil && r.Old.Record != nil && r.Old.Record.Stack != stack {
-		fs = append(fs, field{"stack", r.Old.Record.Stack + " -> " + stack})
+	if r.Action() == plan.Create {
+		return nil
 	}
-	for _, c := range r.Changes() {
-		value := side(c.Old) + " -> " + side(c.New)
+	for _, c := range r.Sets(stack) {
+		value := differs(c)
 		if c.Immutable && r.Reason == plan.LiveDiffers {
 			value += "  cannot change while they run"
 		}
@@ -173,6 +171,8 @@ func changes(r plan.Row, stack string) []field {
 	}
 	return fs
 }
+
+func differs(c resource.Change) string { return side(c.Old) + " -> " + side(c.New) }
 
 func side(value *string) string {
 	switch {

@@ -224,8 +224,15 @@ func texts(t *testing.T) map[string]func(w io.Writer) error {
 		"explain_leader":     duty(4),
 		"history":            applies(foundApplies(), report.Options{Now: time.Date(2026, 1, 31, 4, 7, 6, 0, time.UTC)}),
 		"history_color":      applies(foundApplies()[2:3], report.Options{Color: true, Width: 200}),
-		"history_long":       applies(longApply(), report.Options{Width: 80}),
-		"history_long_room":  applies(longApply(), report.Options{Width: 300}),
+		"history_entry": func(w io.Writer) error {
+			var errs []error
+			for _, a := range foundApplies() {
+				errs = append(errs, report.HistoryEntry(w, a, report.Options{}))
+			}
+			return errors.Join(errs...)
+		},
+		"history_long":      applies(longApply(), report.Options{Width: 80}),
+		"history_long_room": applies(longApply(), report.Options{Width: 320}),
 	}
 }
 

@@ -223,7 +223,8 @@ func primes(t *testing.T, batches int) view.Resource {
 func foundApplies() []history.Found {
 	at := time.Date(2026, 1, 31, 3, 4, 5, 0, time.UTC)
 	found := func(name string, state history.State, e history.Entry) history.Found {
-		return history.Found{Stack: "etl", Name: name, State: state, Entry: e}
+		number := int(name[2] - '0')
+		return history.Found{Stack: "etl", Name: name, Number: number, State: state, Entry: e}
 	}
 	ann := history.Who{
 		Actor: "ann", CI: "GitHub Actions", Commit: "c0ffee", URL: "https://ci.example/runs/7?a=1&b=<2>",
@@ -233,14 +234,22 @@ func foundApplies() []history.Found {
 	return []history.Found{
 		found("h-6", history.Running, history.Entry{
 			Started: at.Add(time.Hour), By: "bob@here", Who: history.Who{Actor: "bob@here"},
-			Planned: map[string]int{"create": 2, "delete": 101}, Deleted: []string{"/jobs/a"}, More: 100,
+			Planned: map[string]int{"create": 2, "delete": 101}, More: 102,
+			Changes: []history.Change{{Action: "delete", Path: "/jobs/a"}},
 		}),
 		found("h-5", history.Finished, history.Entry{
 			Started: at, Finished: at.Add(time.Minute), By: "runner@build", Who: ann,
 			Planned: map[string]int{"create": 1, "replace": 2, "delete": 3},
 			Done:    map[string]int{"create": 1, "replace": 1, "delete": 1},
 			Results: map[string]int{"applied": 3, "refused": 2, "unknown": 1, "of a newer muster": 4},
-			Deleted: []string{"/jobs/old", "/jobs/\x1b[31mred"}, Replaced: []string{"/jobs/nightly"},
+			Changes: []history.Change{
+				{Action: "delete", Path: "/jobs/old"}, {Action: "delete", Path: "/jobs/\x1b[31mred"},
+				{Action: "replace", Path: "/jobs/nightly", Fields: []resource.Change{
+					{Name: "workers", Old: new("8"), New: new("12")}, {Name: "labels.team", Old: new("\x1b[2J")},
+				}, MoreFields: 1},
+				{Action: "create", Path: "/jobs/new", Fields: []resource.Change{{Name: "workers", New: new("4")}}},
+				{Action: "of a newer muster", Path: "/jobs/odd", Fields: []resource.Change{{}}},
+			},
 		}),
 		found("h-4", history.Unfinished, history.Entry{
 			Started: at, By: "x@y", Who: history.Who{Actor: strings.Repeat("long", 10)}, Planned: map[string]int{"update": 1},
@@ -249,6 +258,7 @@ func foundApplies() []history.Found {
 		found("h-2", history.Finished, history.Entry{
 			Started: at, Who: history.Who{Actor: "eve\x1b[2J"}, Results: map[string]int{"failed": 1},
 		}),
+		found("h-1", history.Settled, history.Entry{Started: at, Settled: at.Add(time.Hour), By: "x@y"}),
 	}
 }
 

@@ -85,6 +85,7 @@ func (r *Reader) entries(ctx context.Context, stack string) ([]string, error) {
 // entry reads one entry; nil if it is gone.
 func (r *Reader) entry(ctx context.Context, dir, name string) (*history.Found, error) {
 	f := history.Found{Name: name, State: history.Damaged}
+	f.Number, _ = znode.EntryNumber(name) // entries has checked it
 	body, stat, err := r.source.Get(ctx, dir+"/"+name)
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode):
@@ -101,8 +102,11 @@ func (r *Reader) entry(ctx context.Context, dir, name string) (*history.Found, e
 		return &f, nil
 	}
 	f.Entry, f.State = e.Entry, history.Unfinished
-	if !e.Finished.IsZero() {
+	switch {
+	case !e.Finished.IsZero():
 		f.State = history.Finished
+	case !e.Settled.IsZero():
+		f.State = history.Settled
 	}
 	return &f, nil
 }
@@ -165,12 +169,26 @@ func (s *Store) EndEntry(ctx context.Context, path string, e history.Entry) erro
 	if e.Finished.Before(e.Started) { // the clock was set back
 		e.Finished = e.Started
 	}
+	return s.rewriteEntry(ctx, path, e, -1) // nobody else does, but Settle if the lock was deleted by hand
+}
+
+// Settle notes in the last entry that nothing is left to do, if its apply was killed or cut off.
+func (s *Store) Settle(ctx context.Context) error {
+	last, err := s.History(ctx, s.cfg.Stack, 1)
+	if err != nil || len(last) == 0 || last[0].State != history.Unfinished {
+		return err
+	}
+	last[0].Settled = time.Now().UTC().Truncate(time.Second)
+	return s.rewriteEntry(ctx, znode.History(s.home, s.cfg.Stack)+"/"+last[0].Name, last[0].Entry, 0)
+}
+
+func (s *Store) rewriteEntry(ctx context.Context, path string, e history.Entry, version int32) error {
 	body, err := znode.Encode(znode.Entry{Op: NewID(), Entry: e})
 	if err != nil {
 		return err
 	}
 	return s.session.Once(ctx, func() error {
-		_, err := s.session.Set(ctx, path, body, 0)
+		_, err := s.session.Set(ctx, path, body, version)
 		return err
 	}, s.holds(ctx, path, body))
 }

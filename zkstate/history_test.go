@@ -91,8 +91,11 @@ func TestHistoryOfAnApply(t *testing.T) {
 	if one := f.history(1); len(one) != 1 || one[0].Plan != "p2" {
 		t.Errorf("the newest one is %+v", one)
 	}
-	if err := store.EndEntry(t.Context(), path, e); err == nil {
-		t.Error("an entry was ended twice")
+	if err := store.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.states(); got[0] != history.Settled || got[1] != history.Finished {
+		t.Errorf("after nothing was left to do the entries are %v", got)
 	}
 	if stacks, err := f.store.Stacks(t.Context()); err != nil || !slices.Equal(stacks, []string{"tests"}) {
 		t.Errorf("stacks %v, %v", stacks, err)

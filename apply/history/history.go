@@ -13,15 +13,18 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"muster/resource"
 )
 
 // Limits of an Entry, in bytes. An entry that reaches all of them has less than MaxEntry as JSON.
 const (
-	MaxEntry = 16 << 10
-	MaxText  = 256     // of who asked, of a commit, and so on
-	MaxURL   = 1 << 10 // of a run's address
-	maxNames = 100     // how many names an entry holds, replaced and deleted together
-	maxBytes = 5 << 10 // of all its names
+	MaxEntry   = 64 << 10
+	MaxText    = 256      // of who asked, of a commit, of one side of a field, and so on
+	MaxURL     = 1 << 10  // of a run's address
+	MaxChanges = 100      // how many changes an entry names
+	maxFields  = 200      // how many fields of them it has, together
+	maxBytes   = 16 << 10 // of the names and fields, together
 )
 
 // Kept is how many entries of a stack are kept. There are more for a moment while applies begin.
@@ -48,11 +51,20 @@ type Entry struct {
 	Planned map[string]int `json:"planned"`           // how many of each action
 	Done    map[string]int `json:"done,omitempty"`    // how many of each action were applied
 	Results map[string]int `json:"results,omitempty"` // what became of all; empty until it has finished
-	// Replaced and Deleted name what is to be replaced or deleted, and once it has finished, what certainly or perhaps
-	// was. More is how many others there are.
-	Replaced []string `json:"replaced,omitempty"`
-	Deleted  []string `json:"deleted,omitempty"`
-	More     int      `json:"more,omitempty"`
+	// Changes are those that are planned, and once it has finished, those that certainly or perhaps were made. More is
+	// how many others there are.
+	Changes []Change `json:"changes,omitempty"`
+	More    int      `json:"more,omitempty"`
+	// Settled is when a later apply, which had nothing to change, found that this one had not finished.
+	Settled time.Time `json:"settled,omitzero"`
+}
+
+// Change is what an apply does to one resource.
+type Change struct {
+	Action     string            `json:"action"` // a word of plan.Action
+	Path       string            `json:"path"`
+	Fields     []resource.Change `json:"fields,omitempty"`      // what differs, as the plan shows it; long values are cut
+	MoreFields int               `json:"more_fields,omitempty"` // for how many others there was no room
 }
 
 // State is what has become of an apply, as far as it can be told.
@@ -63,13 +75,15 @@ const (
 	Finished   State = "finished"
 	Running    State = "running"    // it has not finished, and holds the apply lock
 	Unfinished State = "unfinished" // it has not finished, and does not hold the lock: it was killed, or cut off
+	Settled    State = "settled"    // it was unfinished, and a later apply found nothing left to do
 	Damaged    State = "damaged"    // its entry cannot be read
 )
 
 // Found is an entry as it was found in ZooKeeper.
 type Found struct {
 	Stack   string `json:"stack"`
-	Name    string `json:"name"` // of its znode: "h-0000000012"; later ones have larger numbers
+	Name    string `json:"name"`   // of its znode: "h-0000000012"
+	Number  int    `json:"number"` // the one in its name; later ones have larger numbers
 	State   State  `json:"state"`
 	Problem string `json:"problem,omitempty"` // why it cannot be read; then Started is when the znode was made
 	Entry
@@ -125,23 +139,50 @@ func (e Entry) Begin(by, version string, who Who, now time.Time) Entry {
 	return e
 }
 
-// SetNames names what is replaced and what is deleted, as far as there is room. Deleted ones come first: what is gone
-// is asked for most.
-func (e *Entry) SetNames(replaced, deleted []string) {
-	count, room := maxNames, maxBytes
-	take := func(names []string) (kept []string) {
-		for _, name := range names {
-			name = printable(name)
-			if count == 0 || len(name) > room {
+// SetChanges keeps the first of these changes, as far as there is room: first their names, then their fields.
+func (e *Entry) SetChanges(all []Change) {
+	room, fields := maxBytes, maxFields
+	take := func(n int) bool {
+		if n > room {
+			return false
+		}
+		room -= n
+		return true
+	}
+	e.Changes = nil
+	for _, c := range all {
+		name := printable(c.Path)
+		if len(e.Changes) == MaxChanges || !take(len(name)) {
+			break
+		}
+		e.Changes = append(e.Changes, Change{Action: c.Action, Path: name})
+	}
+	e.More = len(all) - len(e.Changes)
+	for i := range e.Changes {
+		c := &e.Changes[i]
+		for n, f := range all[i].Fields {
+			f.Name, f.Old, f.New = cut(f.Name), cutSide(f.Old), cutSide(f.New)
+			if fields == 0 || !take(len(f.Name)+sideLen(f.Old)+sideLen(f.New)) {
+				c.MoreFields = len(all[i].Fields) - n
 				break
 			}
-			kept, count, room = append(kept, name), count-1, room-len(name)
+			c.Fields, fields = append(c.Fields, f), fields-1
 		}
-		return kept
 	}
-	e.Deleted = take(deleted)
-	e.Replaced = take(replaced)
-	e.More = len(replaced) + len(deleted) - len(e.Replaced) - len(e.Deleted)
+}
+
+func cutSide(value *string) *string {
+	if value != nil {
+		value = new(cut(*value))
+	}
+	return value
+}
+
+func sideLen(value *string) int {
+	if value == nil {
+		return 0
+	}
+	return len(*value)
 }
 
 // Check says why an entry that was read makes no sense, or returns nil.
@@ -153,6 +194,8 @@ func (e Entry) Check() error {
 		return fmt.Errorf("it does not say when")
 	case e.URL != CleanURL(e.URL):
 		return errors.New("its url is no address of a run") // which is not repeated: it may have a password
+	case len(e.Changes) > MaxChanges:
+		return fmt.Errorf("it names %d changes, and at most %d are allowed", len(e.Changes), MaxChanges)
 	}
 	for _, counts := range []map[string]int{e.Planned, e.Done, e.Results, {"more": e.More}} {
 		for word, n := range counts {
@@ -164,19 +207,31 @@ func (e Entry) Check() error {
 	return nil
 }
 
+// Did says what the apply did, or was to do: "deleted", "to delete".
+func (f Found) Did(c Change) string {
+	if f.State == Finished {
+		return c.Action + "d"
+	}
+	return "to " + c.Action
+}
+
 // Names are resources of which an apply did something, and what.
 type Names struct {
 	What  string // "deleted", "to replace"
 	Names []string
 }
 
-// Named lists what was deleted and replaced. Of an apply that did not end, nobody knows which it reached.
-func (f Found) Named() []Names {
-	all := []Names{{"deleted", f.Deleted}, {"replaced", f.Replaced}}
-	if f.State == Running || f.State == Unfinished {
-		all[0].What, all[1].What = "to delete", "to replace"
+// Named lists the names of the changes, by what was done. Of an apply that did not end, nobody knows which it reached.
+func (f Found) Named() (all []Names) {
+	for _, c := range f.Changes {
+		what := f.Did(c)
+		if len(all) == 0 || all[len(all)-1].What != what {
+			all = append(all, Names{What: what})
+		}
+		last := &all[len(all)-1]
+		last.Names = append(last.Names, c.Path)
 	}
-	return slices.DeleteFunc(all, func(n Names) bool { return len(n.Names) == 0 })
+	return all
 }
 
 // NewestFirst sorts the applies of several stacks by when they began. Those of one stack stay in their order.

@@ -1,11 +1,12 @@
 package history
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"muster/resource"
 )
 
 func TestCleanURLKeepsOnlyAddressesOfPages(t *testing.T) {
@@ -58,32 +59,37 @@ func TestBeginFallsBackToTheProcess(t *testing.T) {
 	}
 }
 
-// TestNamesAreBounded: those that are deleted come first, whole, and the others are counted.
-func TestNamesAreBounded(t *testing.T) {
-	many := func(prefix string, n int) (all []string) {
-		for i := range n {
-			all = append(all, fmt.Sprint(prefix, i))
-		}
-		return all
+// TestChangesAreBounded: names come first, whole; then fields, of which a long value is cut; and what has no room is
+// counted.
+func TestChangesAreBounded(t *testing.T) {
+	many := func(n int, path string, fields ...resource.Change) []Change {
+		return slices.Repeat([]Change{{Action: "update", Path: path, Fields: fields}}, n)
 	}
+	value := func(n int) *string { return new(strings.Repeat("v", n)) }
+	short, long := resource.Change{Name: "f", New: value(1)}, resource.Change{Name: "f", Old: value(999), New: value(999)}
 	for _, c := range []struct {
-		name                   string
-		replaced, deleted      []string
-		wantRep, wantDel, more int
+		name                          string
+		given                         []Change
+		names, more, fields, noFields int
 	}{
-		{"all of few", many("/r", 3), many("/d", 2), 3, 2, 0},
-		{"a hundred at most", many("/r", 80), many("/d", 70), 30, 70, 50},
-		{"deleted ones come first", many("/r", 8), many("/d", 150), 0, 100, 58},
-		{"long names", many("/"+strings.Repeat("r", 3000), 2), nil, 1, 0, 1},
-		{"a name too long", []string{"/" + strings.Repeat("r", 6000), "/a"}, []string{"/d"}, 0, 1, 2},
+		{"all of few", many(3, "/r", short), 3, 0, 3, 0},
+		{"a hundred at most", many(150, "/r", short), 100, 50, 100, 0},
+		{"two hundred fields", many(80, "/r", short, short, short), 80, 0, 200, 40},
+		{"long names", many(9, "/"+strings.Repeat("r", 7000), short), 2, 7, 2, 0},
+		{"long values", many(80, "/r", long), 80, 0, 31, 49},
+		{"a name too long", append(many(1, "/"+strings.Repeat("r", 17_000)), many(1, "/a")...), 0, 2, 0, 0},
 	} {
 		var e Entry
-		e.SetNames(c.replaced, c.deleted)
-		if len(e.Replaced) != c.wantRep || len(e.Deleted) != c.wantDel || e.More != c.more {
-			t.Errorf("%s: %d replaced, %d deleted, %d more", c.name, len(e.Replaced), len(e.Deleted), e.More)
+		e.SetChanges(c.given)
+		fields, noFields := 0, 0
+		for _, one := range e.Changes {
+			fields, noFields = fields+len(one.Fields), noFields+one.MoreFields
 		}
-		if !slices.Equal(e.Deleted, c.deleted[:len(e.Deleted)]) {
-			t.Errorf("%s: deleted %q", c.name, e.Deleted)
+		if len(e.Changes) != c.names || e.More != c.more || fields != c.fields || noFields != c.noFields {
+			t.Errorf("%s: %d names and %d more, %d fields and %d more", c.name, len(e.Changes), e.More, fields, noFields)
 		}
+	}
+	if len(*long.Old) != 999 {
+		t.Error("what was given was cut")
 	}
 }

@@ -239,7 +239,7 @@ func manyEntries(w *world) {
 	})
 }
 
-// history: an apply makes one entry, which nobody else writes, and deletes only what is old.
+// history: an apply makes one entry, which nobody else writes but to settle it, and deletes only what is old.
 func (c *checker) history(before tree, t *zkmodel.Txn, who *actor) error {
 	for _, o := range t.Ops {
 		dir := path.Dir(o.Path)
@@ -253,7 +253,9 @@ func (c *checker) history(before tree, t *zkmodel.Txn, who *actor) error {
 			}
 			who.entry = o.Path
 		case zkmodel.OpSetData:
-			if who.entry != o.Path || before[o.Path].stat.Version != 0 {
+			e, err := znode.Decode[znode.Entry](o.Data)
+			settles := err == nil && !e.Settled.IsZero() && e.Finished.IsZero() && before[o.Path].stat.Version == 0
+			if who.entry != o.Path && !settles {
 				return fmt.Errorf("%s was written again, and its own is %q", o.Path, who.entry)
 			}
 		case zkmodel.OpDelete:

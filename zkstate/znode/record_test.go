@@ -143,7 +143,10 @@ func exampleEntry() history.Entry {
 		Plan: "p1", Saved: true, Planned: map[string]int{"create": 1, "delete": 2}, Finished: at.Add(time.Minute),
 		Done: map[string]int{"create": 1}, Results: map[string]int{"applied": 1, "refused": 2},
 	}
-	e.SetNames(nil, []string{"/jobs/a"})
+	e.SetChanges([]history.Change{
+		{Action: "delete", Path: "/jobs/a"},
+		{Action: "update", Path: "/jobs/b", Fields: []resource.Change{{Name: "workers", Old: new("1"), New: new("2")}}},
+	})
 	return e.Begin("runner@build", "1.0", history.Who{
 		Actor: "ann", CI: "GitHub Actions", Commit: "c0ffee", URL: "https://ci.example/runs/7?a=1&b=2",
 	}, at)
@@ -153,9 +156,11 @@ func TestEntryIsWrittenAndRead(t *testing.T) {
 	const want = `{"op":"o1","by":"runner@build","actor":"ann","ci":"GitHub Actions","commit":"c0ffee",` +
 		`"url":"https://ci.example/runs/7?a=1&b=2","muster_version":"1.0","plan":"p1","saved":true,` +
 		`"started":"2026-01-31T03:04:05Z","finished":"2026-01-31T03:05:05Z","planned":{"create":1,"delete":2},` +
-		`"done":{"create":1},"results":{"applied":1,"refused":2},"deleted":["/jobs/a"]}`
+		`"done":{"create":1},"results":{"applied":1,"refused":2},"changes":[` +
+		`{"action":"delete","path":"/jobs/a"},{"action":"update","path":"/jobs/b",` +
+		`"fields":[{"field":"workers","recorded":"1","declared":"2"}]}]}`
 	isWrittenAndRead(t, want, Entry{Op: "o1", Entry: exampleEntry()})
-	newer := strings.TrimSuffix(want, "}") + `,"approved_by":"bob","replaced":null}`
+	newer := strings.TrimSuffix(want, "}") + `,"approved_by":"bob","settled":null}`
 	if got, err := rewritten[Entry]([]byte(newer)); err != nil || string(got) != want {
 		t.Errorf("more fields: %s, %v", got, err)
 	}
@@ -166,11 +171,8 @@ func TestLargestEntryFits(t *testing.T) {
 	for _, bad := range []string{`"`, `\`, "\x00", "\u2028", "<", "ü", "\xff"} {
 		long := strings.Repeat(bad, 4096)
 		var e history.Entry
-		var names []string
-		for range 200 {
-			names = append(names, "/"+long[:60])
-		}
-		e.SetNames(names, names)
+		e.SetChanges(slices.Repeat([]history.Change{{Action: "replace", Path: "/" + long[:60], Fields: slices.Repeat(
+			[]resource.Change{{Name: "workers", Old: new(long[:14]), New: new(long[:14])}}, 3)}}, 200))
 		e.Plan, e.Planned = strings.Repeat("p", maxToken), map[string]int{"create": 1 << 40, "delete": 1 << 40}
 		e.Results = e.Planned
 		e = e.Begin(long, long, history.Who{
@@ -195,10 +197,11 @@ func TestDecodeEntrySaysWhatIsDamaged(t *testing.T) {
 		`{"by":"a","started":"yesterday"}`: "yesterday",
 		`{"by":"a"}`:                       "when",
 		`{"by":["a"]}`:                     "by",
-		`{"by":"a","started":"2026-01-31T03:04:05Z","planned":{"create":-1}}`: "-1",
-		`{"by":"a","started":"2026-01-31T03:04:05Z","url":"javascript:x"}`:    "address",
-		`{"by":"a","started":"2026-01-31T03:04:05Z","url":"https://u:p@x/"}`:  "address",
-		`{"by":"` + strings.Repeat("a", 20000) + `"}`:                         "16384",
+		`{"by":"a","started":"2026-01-31T03:04:05Z","planned":{"create":-1}}`:                          "-1",
+		`{"by":"a","started":"2026-01-31T03:04:05Z","url":"javascript:x"}`:                             "address",
+		`{"by":"a","started":"2026-01-31T03:04:05Z","url":"https://u:p@x/"}`:                           "address",
+		`{"by":"` + strings.Repeat("a", 70000) + `"}`:                                                  "65536",
+		`{"by":"a","started":"2026-01-31T03:04:05Z","changes":[` + strings.Repeat(`{},`, 100) + `{}]}`: "101 changes",
 		"\xff": "UTF-8",
 	})
 }
