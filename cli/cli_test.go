@@ -71,7 +71,7 @@ func TestUsageErrorsNameTheNextCommand(t *testing.T) {
 		"terminate_unasked": {[]string{"terminate", "hello", "--root", "/jobs/prod"},
 			"muster: there is no terminal to ask at, and --yes was not given\n" +
 				"  next: muster terminate --root /jobs/prod hello --yes\n"},
-		"unknown_command": {[]string{"deploy"}, "muster: unknown command \"deploy\"\n  next: muster --help\n"},
+		"unknown_command": {[]string{"frobnicate"}, "muster: unknown command \"frobnicate\"\n  next: muster --help\n"},
 		"mistyped_flag": {[]string{"version", "--jsno"},
 			"muster: unknown flag --jsno: did you mean --json?\n  next: muster version --help\n"},
 		"mistyped_global_flag": {[]string{"version", "--colour", "never"},
@@ -170,6 +170,29 @@ func TestUsageErrorsNameTheNextCommand(t *testing.T) {
 				t.Errorf("outcome (-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// TestWordsOfOtherTools: each is no command here, and what it names is one. explain says the same, without a server.
+func TestWordsOfOtherTools(t *testing.T) {
+	command := regexp.MustCompile(`muster ((?:group |queue )?[a-z]+)`)
+	for _, word := range strings.Fields("stop kill destroy import scale elect lock leader enqueue dashboard ui moved removed " +
+		"module start logs ps ls list batch run pause resume self drop retry") {
+		got := run(t, nil, word)
+		_, next, _ := strings.Cut(got.stderr, "\n  next: ")
+		if next = strings.TrimSpace(next); got.code != 64 || next == "" || strings.Contains(got.stderr, "did you mean") {
+			t.Errorf("%s: %+v", word, got)
+		}
+		for _, m := range command.FindAllStringSubmatch(next, -1) {
+			found, rest, err := cli.Commands().Find(strings.Fields(m[1]))
+			if err != nil || len(rest) > 0 {
+				t.Errorf("%s: there is no command %s: %v %v", word, m[1], found.Name(), rest)
+			}
+		}
+		if explained := run(t, []string{"MUSTER_SERVERS=127.0.0.1:1"}, "explain", word); explained.code != 0 ||
+			!strings.Contains(explained.stdout, next) {
+			t.Errorf("explain %s: %+v", word, explained)
+		}
 	}
 }
 

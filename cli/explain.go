@@ -42,7 +42,8 @@ znode path: why a plan says what it says, what was observed, and where each
 declared value came from. Of a duty of a group: why this member has it, or why
 nobody has. Or explains a diagnostic by its code, what gives it and how to mend
 it; or a word that muster prints as a state, or an exit code, and what to do
-then. A job of such a name is explained by its address or path.`,
+then; or what another tool calls so. None of these asks a server. A job of such
+a name is explained by its address or path.`,
 		Example: `  muster explain job.nightly
   muster explain 'job.ingest["us"]'
   muster explain /jobs/prod/tmp-backfill
@@ -171,8 +172,8 @@ type explainedWord struct {
 	Text          string `json:"text"` // markdown
 }
 
-// explainWord explains what is no job: the code of a diagnostic, an exit code, or a state. ok is false if arg is none
-// of them. A job of such a name is explained by its address or path.
+// explainWord explains what is no job: the code of a diagnostic, an exit code, a state, or a word of another tool. ok is
+// false if arg is none of them. A job of such a name is explained by its address or path.
 func explainWord(arg string) (page string, ok bool) {
 	if page, err := docs.Diagnostics.ReadFile("diagnostics/" + arg + ".md"); err == nil {
 		return string(page), true
@@ -180,8 +181,11 @@ func explainWord(arg string) (page string, ok bool) {
 	if code, err := strconv.Atoi(arg); err == nil && code >= 0 && code <= 255 {
 		return explainExit(code), true
 	}
-	page, ok = states()[arg]
-	return page, ok
+	if page, ok := states()[arg]; ok {
+		return page, true
+	}
+	next, ok := words[arg]
+	return fmt.Sprintf("# %s\n\nmuster has no %s. Here it is:\n\n    %s\n", arg, arg, next), ok
 }
 
 // states are the sections of docs/states.md, by their headings.

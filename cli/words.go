@@ -1,14 +1,52 @@
 package cli
 
-// words says what a word of another tool is called here, as the next step after an unknown command. TestWords holds the
-// commands in it against those that there are.
-var words = map[string]string{
-	"batch": "muster queue batches QUEUE/BATCH", "batches": "muster queue batches QUEUE",
-	"cancel": "muster queue cancel QUEUE/BATCH", "drop": "muster queue drop QUEUE", "retry": "muster queue retry QUEUE",
-	"handover": "muster group handover GROUP/DUTY", "run": "muster group run GROUP/CRON",
-	"pause":  "muster group pause GROUP/DUTY, or: muster queue pause QUEUE",
-	"resume": "muster group resume GROUP/DUTY, or: muster queue resume QUEUE",
-	"self":   "muster members --self",
+import "strings"
 
-	"destroy": "remove the job's block and: muster apply; or: muster terminate JOB",
+// words is the one table of what other tools call things that have another name here, for unknown commands and for
+// "muster explain WORD". The words of a row mean the same; its text is a next step.
+var words = wordTable(
+	"batch: muster queue batches QUEUE/BATCH",
+	"batches: muster queue batches QUEUE",
+	"cancel revoke purge: muster queue cancel QUEUE/BATCH",
+	"drop: muster queue drop QUEUE",
+	"retry requeue: muster queue retry QUEUE",
+	"handover: muster group handover GROUP/DUTY",
+	"run trigger dispatch: muster group run GROUP/CRON",
+	"pause suspend: muster group pause GROUP/DUTY, or: muster queue pause QUEUE",
+	"resume unpause: muster group resume GROUP/DUTY, or: muster queue resume QUEUE",
+	"self: muster members --self",
+
+	"destroy delete remove rm: remove the job's block and: muster apply; or: muster terminate JOB",
+	"stop kill down: muster terminate JOB",
+	"deploy create up: muster apply",
+	"diff refresh preview: muster plan",
+	"import: muster export",
+	"scale resize: change workers in the configuration, then: muster apply",
+	"rollback revert undo: muster history shows what was applied; apply the files of then",
+	"moved: docs/howto/move-a-root.md; a job under another name is another job",
+	"removed: remove the block, then: muster apply",
+	"module: -f takes a directory; docs/language.md says how files share variables",
+
+	"start exec: muster worker --job JOB -- COMMAND",
+	"elect election lock leader campaign: muster member --group GROUP -- COMMAND",
+	"schedule cron beat: declare a cron in a group, then: muster member --group GROUP --duties DIR",
+	"enqueue push send produce: muster submit QUEUE",
+	"consume process dequeue: muster executor QUEUE -- COMMAND",
+
+	"ps ls list top nodes pods jobs: muster status",
+	"describe inspect: muster explain NAME",
+	"logs log: muster explain GROUP/CRON shows the runs of a cron; a worker's command writes where the worker does",
+	"dashboard ui web flower: muster serve",
+	"monitor events watch: muster status --watch",
+)
+
+func wordTable(rows ...string) map[string]string {
+	table := map[string]string{}
+	for _, row := range rows {
+		names, next, _ := strings.Cut(row, ": ")
+		for _, name := range strings.Fields(names) {
+			table[name] = next
+		}
+	}
+	return table
 }
