@@ -20,10 +20,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"muster/cli"
+	"muster/docs"
 	"muster/plan"
 	"muster/plan/planfile"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/spec"
 )
 
@@ -176,8 +179,8 @@ func TestUsageErrorsNameTheNextCommand(t *testing.T) {
 // TestWordsOfOtherTools: each is no command here, and what it names is one. explain says the same, without a server.
 func TestWordsOfOtherTools(t *testing.T) {
 	command := regexp.MustCompile(`muster ((?:group |queue )?[a-z]+)`)
-	for _, word := range strings.Fields("stop kill destroy import scale elect lock leader enqueue dashboard ui moved removed " +
-		"module start logs ps ls list batch run pause resume self drop retry") {
+	for _, word := range strings.Fields("stop kill destroy import scale elect lock leader enqueue dashboard ui moved " +
+		"removed module start logs ps ls list batch run pause resume self drop retry") {
 		got := run(t, nil, word)
 		_, next, _ := strings.Cut(got.stderr, "\n  next: ")
 		if next = strings.TrimSpace(next); got.code != 64 || next == "" || strings.Contains(got.stderr, "did you mean") {
@@ -190,8 +193,32 @@ func TestWordsOfOtherTools(t *testing.T) {
 			}
 		}
 		if explained := run(t, []string{"MUSTER_SERVERS=127.0.0.1:1"}, "explain", word); explained.code != 0 ||
-			!strings.Contains(explained.stdout, next) {
+			!strings.Contains(explained.stdout, next) && docs.Sections(docs.Glossary)[word] == "" {
 			t.Errorf("explain %s: %+v", word, explained)
+		}
+	}
+}
+
+// TestGlossary: its words are sorted, each says something, none is also a state, and every kind is there. explain needs
+// no server, and no file.
+func TestGlossary(t *testing.T) {
+	var words []string
+	for _, line := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(docs.Glossary, -1) {
+		words = append(words, line[1])
+	}
+	states := docs.Sections(docs.States)
+	for _, word := range words {
+		got := run(t, []string{"MUSTER_SERVERS=127.0.0.1:1"}, "explain", word)
+		if _, text, _ := strings.Cut(got.stdout, "\n\n"); got.code != 0 || len(text) < 20 || states[word] != "" {
+			t.Errorf("%s: %+v", word, got)
+		}
+	}
+	if !slices.IsSorted(words) || len(words) < 30 {
+		t.Errorf("not sorted, or few: %q", words)
+	}
+	for _, kind := range []resource.Kind{job.Kind(), group.Kind(), queue.Kind()} {
+		if !slices.Contains(words, kind.Name) || !slices.Contains(words, kind.Member) && kind.Name != "queue" {
+			t.Errorf("no word for the kind %s or its %s", kind.Name, kind.Member)
 		}
 	}
 }

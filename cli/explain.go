@@ -35,23 +35,24 @@ type explainOptions struct {
 func newExplainCmd(p *process) *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
-		Use:   "explain ADDRESS | PATH | GROUP/DUTY | STATE | CODE",
-		Short: "Explain a job, group, queue or duty; a state or a code",
+		Use:   "explain ADDRESS | PATH | GROUP/DUTY | WORD | CODE",
+		Short: "Explain a job, group, queue or duty; a word or a code",
 		Long: `Explains one job, group or queue, by the address of its declaration or by its
 znode path: why a plan says what it says, what was observed, and where each
 declared value came from. Of a duty of a group: why this member has it, or why
 nobody has. Or explains a diagnostic by its code, what gives it and how to mend
-it; or a word that muster prints as a state, or an exit code, and what to do
-then; or what another tool calls so. None of these asks a server. A job of such
-a name is explained by its address or path.`,
+it; a word that muster prints as a state, or an exit code, and what to do then;
+a word of muster, such as roll; or what another tool calls so. None of these
+asks a server. A job of such a name is explained by its address or path.`,
 		Example: `  muster explain job.nightly
   muster explain 'job.ingest["us"]'
   muster explain /jobs/prod/tmp-backfill
   muster explain shop/nightly-report
   muster explain M1203
   muster explain stale
+  muster explain generation
   muster explain 71`,
-		Args: argCount(1, 1, "one address, path, duty, state or code"),
+		Args: argCount(1, 1, "one address, path, duty, word or code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if page, ok := explainWord(args[0]); ok && o.json {
 				return p.printJSON(explainedWord{"1.0", args[0], page})
@@ -172,8 +173,8 @@ type explainedWord struct {
 	Text          string `json:"text"` // markdown
 }
 
-// explainWord explains what is no job: the code of a diagnostic, an exit code, a state, or a word of another tool. ok is
-// false if arg is none of them. A job of such a name is explained by its address or path.
+// explainWord explains what is no job: the code of a diagnostic, an exit code, a state, a word of the glossary or of
+// another tool. ok is false if arg is none of them. A job of such a name is explained by its address or path.
 func explainWord(arg string) (page string, ok bool) {
 	if page, err := docs.Diagnostics.ReadFile("diagnostics/" + arg + ".md"); err == nil {
 		return string(page), true
@@ -181,21 +182,13 @@ func explainWord(arg string) (page string, ok bool) {
 	if code, err := strconv.Atoi(arg); err == nil && code >= 0 && code <= 255 {
 		return explainExit(code), true
 	}
-	if page, ok := states()[arg]; ok {
-		return page, true
+	for _, of := range []string{docs.States, docs.Glossary} {
+		if page, ok := docs.Sections(of)[arg]; ok {
+			return page, true
+		}
 	}
 	next, ok := words[arg]
 	return fmt.Sprintf("# %s\n\nmuster has no %s. Here it is:\n\n    %s\n", arg, arg, next), ok
-}
-
-// states are the sections of docs/states.md, by their headings.
-func states() map[string]string {
-	all := map[string]string{}
-	for _, section := range strings.Split(docs.States, "\n## ")[1:] {
-		word, _, _ := strings.Cut(section, "\n")
-		all[word] = "# " + strings.TrimSpace(section) + "\n"
-	}
-	return all
 }
 
 func explainExit(code int) string {
@@ -215,9 +208,9 @@ func explainExit(code int) string {
 	return page + "\ndocs/exit-codes.md says which code comes first when two hold.\n"
 }
 
-// wordsToExplain lists the states, and the exit codes of muster, for completion.
+// wordsToExplain lists the states, the words of the glossary, and the exit codes of muster, for completion.
 func wordsToExplain() []string {
-	all := slices.Collect(maps.Keys(states()))
+	all := slices.Collect(maps.Keys(docs.Sections(docs.States + docs.Glossary)))
 	for _, row := range docs.ExitCodes() {
 		all = append(all, text.Each(row.Codes, strconv.Itoa)...)
 	}

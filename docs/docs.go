@@ -19,6 +19,21 @@ var Diagnostics embed.FS
 //go:embed states.md
 var States string
 
+// Glossary has a section for each word of muster: "## worker".
+//
+//go:embed glossary.md
+var Glossary string
+
+// Sections are the sections of States or Glossary, by their headings.
+func Sections(page string) map[string]string {
+	all := map[string]string{}
+	for _, section := range strings.Split(page, "\n## ")[1:] {
+		word, _, _ := strings.Cut(section, "\n")
+		all[word] = "# " + strings.TrimSpace(section) + "\n"
+	}
+	return all
+}
+
 // Code is the code of a diagnostic, and what it means: the title of its page.
 type Code struct{ Code, Meaning string }
 
