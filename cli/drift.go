@@ -42,6 +42,7 @@ the kinds in --fail-on, 3 when it could not see everything.
   pending    the declaration or the stack differs, or members were asked to stop
   orphan     this stack's, and no longer declared
   degraded   some workers left without completing, or nobody holds some duty
+  failing    the last runs of some cron have failed
   foreign    declared, and what is there is not this stack's
   unmanaged  neither declared nor this stack's`,
 		Example: `  muster drift -q                               for cron: silent when clean

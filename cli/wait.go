@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/resource"
+	"muster/resource/group"
 	"muster/resource/job"
 	"muster/resource/queue"
 	"muster/text"
@@ -28,8 +29,10 @@ func newWaitCmd(p *process) *cobra.Command {
 
   ready      nobody has joined the job, or is live in the group or queue
   running    all workers have joined and none is missing; every duty of a group
-             is held; nothing is amiss in a queue
+             is held or paused, its crons failing or not; nothing is amiss in a
+             queue
   degraded   workers, holders of duties, or processes of a queue are missing
+  failing    the last runs of a cron of the group have failed
   completed  all workers have completed: now, or in a run that ends from now on
   stale      no worker is live, and the run is not done
   empty      the queue has no unfinished batches
@@ -254,7 +257,7 @@ func (w *awaited) is(o *resource.Observed, state string) bool {
 	case string(job.Completed):
 		return w.completed(o)
 	case string(job.Running):
-		return string(o.Status()) == state || w.o.run == "" && w.completed(o)
+		return string(o.Status()) == state || o.Status() == group.Failing || w.o.run == "" && w.completed(o)
 	case stateEmpty:
 		return o.Class() != resource.Damaged && queue.FoundOf(o).Batches == 0
 	}

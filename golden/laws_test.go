@@ -340,7 +340,7 @@ func (r dice) observed(name string) resource.Observed {
 	}
 	recorded := r.declaration(name, "")
 	if g, ok := recorded.(group.Group); ok {
-		o.Counts, o.Saved = group.Counts(r.IntN(3)), r.saved(g)
+		o.Counts, o.Saved = group.Counts(r.IntN(3), 0, 0), r.saved(g)
 	}
 	if _, ok := recorded.(queue.Queue); ok {
 		o.Counts = queue.Found{

@@ -120,7 +120,7 @@ func (f facts) observed(at string, c *spec.Config) (resource.Observed, error) {
 	}
 	switch d.Kind().Name {
 	case group.KindName:
-		o.Counts = group.Counts(f.Held)
+		o.Counts = group.Counts(f.Held, 0, 0)
 	case queue.KindName:
 		o.Counts = f.Queue.Counts()
 	}

@@ -19,6 +19,7 @@ import (
 // The holder of a cron duty writes, below run/<g>/duty/<d>:
 //
 //	cursor       the last tick that has a fate
+//	tick         how the runs went so far
 //	tick/<time>  a run, or a range of ticks that did not run; named after the (last) tick
 //	now/n-<10>   a run that an operator asked for; the holder claims it by setting it
 //
@@ -105,8 +106,9 @@ type cron struct {
 	state   ticks.State
 	cursor  int32                       // version; -1: there is no cursor
 	records map[string]znode.TickRecord // by path
-	asked   []int64                     // requests that are not claimed
-	asks    <-chan struct{}             // closed at the next one
+	results znode.TickResults
+	asked   []int64         // requests that are not claimed
+	asks    <-chan struct{} // closed at the next one
 
 	taken   bool      // the first decision is written
 	leave   bool      // nothing may start any more
@@ -133,9 +135,9 @@ type end struct {
 // serve works until the duty is given back or lost.
 func (c *cron) serve(ctx context.Context) error {
 	defer c.abandon()
-	err := c.compareClock()
+	err := c.load()
 	if err == nil {
-		err = c.load()
+		err = c.compareClock()
 	}
 	if err != nil {
 		return c.m.removed(err)
@@ -309,7 +311,15 @@ func (c *cron) decide(now time.Time) (d ticks.Decision, written func()) {
 	decider := ticks.Cron{Schedule: c.sched, Policy: policyOf(c.duty), Leaving: c.leave}
 	switch {
 	case !c.taken:
-		return decider.Taken(c.state, now), func() { c.taken = true }
+		d = decider.Taken(c.state, now)
+		return d, func() {
+			c.taken = true
+			for _, r := range d.Records {
+				if r.Outcome == ticks.Lost {
+					c.emit(EventRunFailed, nameOfRun(r.Run)+": "+holderLost)
+				}
+			}
+		}
 	case c.ended != nil:
 		return decider.Ended(c.state, c.ended.Result, now), c.over
 	case len(c.asked) > 0 && !c.leave:
@@ -327,11 +337,14 @@ func (c *cron) over() {
 	if c.ended == nil {
 		return
 	}
-	text := nameOfRun(c.running.run)
+	kind, text := EventRunEnded, nameOfRun(c.running.run)
+	if c.ended.Result != ticks.Succeeded {
+		kind = EventRunFailed
+	}
 	if c.ended.Because != "" {
 		text += ": " + c.ended.Because
 	}
-	c.emit(EventRunEnded, text)
+	c.m.emit(Event{Kind: kind, Duty: c.h.Duty, Epoch: c.h.Epoch, Text: text, Run: &c.ended.Ended})
 	c.running, c.ended = nil, nil
 }
 
@@ -395,6 +408,8 @@ func (c *cron) write(d ticks.Decision, o orders) error {
 		switch {
 		case change.path == c.cursorPath():
 			c.cursor = results[at+i].Stat.Version // 0 after a create
+		case change.results != nil:
+			c.results = *change.results
 		case change.record == nil:
 			delete(c.records, change.path)
 		default:
@@ -512,11 +527,15 @@ func (c *cron) now() time.Time { return c.m.clock().Add(-c.clock.ahead) }
 
 func (c *cron) compareClock() error {
 	folder := znode.Ticks(c.m.root, c.m.Generation, c.h.Duty)
+	body, err := znode.Encode(c.results)
+	if err != nil {
+		return err
+	}
 	var offset ticks.Offset
 	var k clockCheck
 	for range maxMeasure {
 		before := c.m.clock()
-		results, err := c.h.writeAgain(c.h.ctx, zkconn.SetOp(folder, nil, -1))
+		results, err := c.h.writeAgain(c.h.ctx, zkconn.SetOp(folder, body, -1))
 		if zkconn.RefusedAt(err, folder, zkconn.ErrNoNode) {
 			if err := c.makeFolders(); err != nil {
 				return err

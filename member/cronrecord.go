@@ -118,12 +118,14 @@ func readTicks(ctx context.Context, s zkstate.Source, paths []string) ([]*znode.
 	})
 }
 
-// change is a part of a decision's transaction. The record is nil if path is the cursor, or is deleted. Only the
-// assigner writes here besides the holder, and only the cursor, so records are set and deleted whatever their version.
+// change is a part of a decision's transaction. The record is nil if path is the cursor or the folder, or is deleted.
+// Only the assigner writes here besides the holder, and only the cursor, so all else is set and deleted whatever its
+// version.
 type change struct {
-	op     zkconn.Op
-	path   string
-	record *znode.TickRecord
+	op      zkconn.Op
+	path    string
+	record  *znode.TickRecord
+	results *znode.TickResults // of the folder
 }
 
 // maxPruned is how many records one transaction deletes at most.
@@ -141,6 +143,11 @@ func (c *cron) load() error {
 	if err != nil {
 		return err
 	}
+	body, _, _, err := zkconn.IfThere(c.m.session.Get(c.h.ctx, znode.Ticks(c.m.root, c.m.Generation, c.h.Duty)))
+	if err != nil {
+		return err
+	}
+	c.results, _ = znode.DecodeOrZero[znode.TickResults](body) // written by hand: it is counted anew
 	c.records, c.state.Runs, c.asked = map[string]znode.TickRecord{}, nil, nil
 	for i, path := range paths {
 		if found[i] == nil {
@@ -262,16 +269,27 @@ func (c *cron) changes(d ticks.Decision) ([]change, error) {
 		at := c.cursorPath()
 		all = append(all, change{path: at, op: c.h.setOrCreate(c.cursor >= 0, at, body, c.cursor)})
 	}
-	records := map[string]znode.TickRecord{}
+	records, results := map[string]znode.TickRecord{}, c.results
 	for _, r := range d.Records {
-		records[c.pathOf(r.Run)] = c.record(r)
+		record := c.record(r)
+		records[c.pathOf(r.Run)] = record
+		results.Add(record.State, 1, record.Ended)
 	}
 	for state, r := range map[znode.TickState]ticks.Range{znode.TickMissed: d.Missed, znode.TickSkipped: d.Skipped} {
 		if r.Count > 0 {
 			records[c.pathOf(ticks.Run{Tick: r.Last})] = znode.TickRecord{
 				State: state, First: r.First, Last: r.Last, Count: r.Count, More: r.More,
 			}
+			results.Add(state, r.Count, r.Last)
 		}
+	}
+	if results != c.results {
+		body, err := znode.Encode(results)
+		if err != nil {
+			return nil, err
+		}
+		at := znode.Ticks(c.m.root, c.m.Generation, c.h.Duty)
+		all = append(all, change{path: at, op: zkconn.SetOp(at, body, -1), results: &results})
 	}
 	for _, path := range slices.Sorted(maps.Keys(records)) {
 		record := records[path]
@@ -287,6 +305,9 @@ func (c *cron) changes(d ticks.Decision) ([]change, error) {
 	}
 	return all, nil
 }
+
+// holderLost is why a run of an earlier holder is lost, or is repeated.
+const holderLost = "its holder was lost"
 
 func (c *cron) record(r ticks.Record) znode.TickRecord {
 	record := c.records[c.pathOf(r.Run)]
@@ -304,7 +325,7 @@ func (c *cron) record(r ticks.Record) znode.TickRecord {
 			record.Exit = &exit
 		}
 	case !c.taken && !r.New && r.Run.Attempt > 0:
-		record.Because = "its holder was lost"
+		record.Because = holderLost
 	}
 	return record
 }

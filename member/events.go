@@ -24,6 +24,7 @@ type Event struct {
 	Duty  string // "" if it is about no duty
 	Epoch int64  // of the hold; 0 if there is none
 	Text  string // for people; may be empty
+	Run   *Ended // of a run that has ended; nil: of none, or its holder was lost
 }
 
 // EventKind says what happened.
@@ -39,7 +40,8 @@ const (
 	EventResigned      EventKind = "resigned"
 	EventLost          EventKind = "lost"
 	EventRunStarted    EventKind = "run-started"
-	EventRunEnded      EventKind = "run-ended"
+	EventRunEnded      EventKind = "run-ended"   // with success
+	EventRunFailed     EventKind = "run-failed"  // or it was interrupted, or lost with the holder before
 	EventNotTaken      EventKind = "not-taken"   // of another member: this one is the assigner
 	EventPassedOver    EventKind = "passed-over" // another member: this one is the assigner instead
 	EventAssigner      EventKind = "assigner"

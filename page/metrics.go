@@ -90,17 +90,20 @@ type scrape struct {
 }
 
 func (s scrape) count(name, help string, n *atomic.Int64) {
-	d := prometheus.NewDesc(name, help, nil, nil)
-	s.to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n.Load()))
+	s.send(prometheus.CounterValue, name, help, float64(n.Load()))
 }
 
 // add sends a gauge; labels are name, value, name, value …
 func (s scrape) add(name, help string, value float64, labels ...string) {
+	s.send(prometheus.GaugeValue, name, help, value, labels...)
+}
+
+func (s scrape) send(kind prometheus.ValueType, name, help string, value float64, labels ...string) {
 	own := prometheus.Labels{}
 	for pair := range slices.Chunk(labels, 2) {
 		own[pair[0]] = pair[1]
 	}
-	s.to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, own), prometheus.GaugeValue, value)
+	s.to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, own), kind, value)
 }
 
 func (s scrape) board(b *Board) {
@@ -109,8 +112,12 @@ func (s scrape) board(b *Board) {
 	s.add("muster_serve_incomplete", "1 if not everything could be listed.",
 		oneIf(b.Unindexed != "" || len(b.Unlisted) > 0))
 	s.counts(b.Resources)
+	crons := maxSeries
 	for _, j := range b.Resources[:min(len(b.Resources), maxSeries)] {
 		s.resource(j)
+		results := j.Observed.Results[:min(len(j.Observed.Results), crons)]
+		crons -= len(results)
+		s.crons(j, results)
 	}
 	s.add("muster_serve_left_out", "Jobs, groups and queues that have no series of their own, because there are too many.",
 		float64(max(0, len(b.Resources)-maxSeries)))
@@ -165,6 +172,29 @@ func (s scrape) resource(j view.Resource) {
 	}
 	for _, g := range view.DisplayOf(o).Gauges(j) {
 		add(g.Name, g.Help, g.Value)
+	}
+}
+
+// crons adds the series of crons of a group.
+func (s scrape) crons(j view.Resource, all []resource.Results) {
+	for _, r := range all {
+		_, duty, _ := strings.Cut(r.Section, ".")
+		labels := []string{"path", label(j.Path), "stack", label(j.Observed.Record.Stack), "duty", duty}
+		if r.Ended() > 0 {
+			s.add("muster_cron_last_result", "1 if the last run of the cron is done, 0 if it failed or was lost.",
+				oneIf(r.InARow == 0), labels...)
+		}
+		if !r.LastSuccess.IsZero() {
+			s.add("muster_cron_last_success_timestamp_seconds", "When the last run that is done ended.",
+				seconds(r.LastSuccess), labels...)
+		}
+		for state, n := range map[string]int{
+			"done": r.Done, "failed": r.Failed, "lost": r.Lost, "missed": r.Missed, "skipped": r.Skipped,
+		} {
+			s.send(prometheus.CounterValue, "muster_cron_runs_total",
+				"Runs of the cron that ended so, and ticks that were missed or skipped.", float64(n),
+				append([]string{"state", state}, labels...)...)
+		}
 	}
 }
 

@@ -353,8 +353,8 @@ func severity(s resource.Status) int { return slices.Index(bySeverity(), s) }
 
 func bySeverity() []resource.Status {
 	return []resource.Status{
-		resource.StatusDamaged, resource.StatusUnreadable, resource.StatusDegraded, resource.StatusStale,
-		resource.StatusForeign, resource.StatusTerminating, resource.StatusMissing, job.Forming,
+		resource.StatusDamaged, resource.StatusUnreadable, resource.StatusDegraded, resource.StatusFailing,
+		resource.StatusStale, resource.StatusForeign, resource.StatusTerminating, resource.StatusMissing, job.Forming,
 		resource.StatusReady, resource.StatusRunning, job.Completed,
 	}
 }

@@ -22,6 +22,7 @@ const (
 	DriftPending   DriftKind = "pending"   // the declaration or the stack differs, or workers were asked to stop
 	DriftOrphan    DriftKind = "orphan"    // this stack owns it, and it is not declared
 	DriftDegraded  DriftKind = "degraded"  // all have joined, and some left without completing
+	DriftFailing   DriftKind = "failing"   // the last runs of some cron have failed
 	DriftForeign   DriftKind = "foreign"   // declared, and this stack does not own what is there
 	DriftUnmanaged DriftKind = "unmanaged" // neither declared nor owned by this stack
 )
@@ -29,8 +30,8 @@ const (
 // Kinds lists every kind in the order in which drift lists them.
 func DriftKinds() []DriftKind {
 	return []DriftKind{
-		DriftMissing, DriftStale, DriftDamaged, DriftChanged, DriftPending, DriftOrphan, DriftDegraded, DriftForeign,
-		DriftUnmanaged,
+		DriftMissing, DriftStale, DriftDamaged, DriftChanged, DriftPending, DriftOrphan, DriftDegraded, DriftFailing,
+		DriftForeign, DriftUnmanaged,
 	}
 }
 
@@ -129,6 +130,8 @@ func (r Row) drift(w Want) []DriftKind {
 		kinds = append(kinds, DriftStale)
 	case r.Old.IsDegraded():
 		kinds = append(kinds, DriftDegraded)
+	case r.Old.Status() == resource.StatusFailing:
+		kinds = append(kinds, DriftFailing)
 	}
 	switch {
 	case rec == nil && len(kinds) > 0:
@@ -205,7 +208,7 @@ func (f Finding) Because() string {
 		return r.Kind().Member + "s have joined and none is live: " + r.health()
 	case DriftDamaged:
 		return r.lost() + r.lostData()
-	case DriftDegraded:
+	case DriftDegraded, DriftFailing:
 		return r.health()
 	case DriftChanged:
 		return "somebody other than muster changed its record" + differs(f.Changes)
@@ -264,6 +267,8 @@ func (f Finding) Proceed() string {
 		return cmp.Or(r.Proceed(), "muster apply deletes it; or declare it again")
 	case DriftDegraded:
 		return "muster status " + r.Name() + " names " + cmp.Or(r.Kind().Absent, "what is missing")
+	case DriftFailing:
+		return "muster status " + r.Name() + " shows its last runs"
 	}
 	return ""
 }

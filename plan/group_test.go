@@ -54,7 +54,7 @@ func applied(g *group.Group, edits ...func(*resource.Observed)) *resource.Observ
 }
 
 func members(live, held int) func(*resource.Observed) {
-	return func(o *resource.Observed) { o.Live, o.Counts = live, group.Counts(held) }
+	return func(o *resource.Observed) { o.Live, o.Counts = live, group.Counts(held, 0, 0) }
 }
 
 func lose(beyondRepair string, parts ...resource.Part) func(*resource.Observed) {

@@ -118,7 +118,7 @@ func foundGroup(g group.Group, live, held int, saved ...resource.Saved) resource
 	if err := rec.Declare(g); err != nil {
 		panic(err) // a group always encodes
 	}
-	return resource.Observed{Record: &rec, Counts: group.Counts(held), Live: live, Saved: saved}
+	return resource.Observed{Record: &rec, Counts: group.Counts(held, 0, 0), Live: live, Saved: saved}
 }
 
 // groupPlan is a plan in which a duty is removed, a group is deleted, and a group and a job stay as they are.

@@ -27,6 +27,9 @@ type Observed struct {
 	Members   []string `json:"-"`
 	Strangers []string `json:"-"`
 
+	// Results are those of its crons that have run, sorted. They are filled while a member is live.
+	Results []Results `json:"-"`
+
 	// Saved is what members have saved in it, by section, sorted. It is filled only where a row would delete some of it.
 	Saved []Saved `json:"-"`
 
@@ -44,6 +47,23 @@ type Saved struct {
 	Bytes   int64    `json:"bytes"`
 	Open    []string `json:"open,omitempty"` // operations that were begun and are not done, sorted
 }
+
+// Results is how the runs of one cron went so far. Its holder writes them.
+type Results struct {
+	Section string `json:"-"` // as in Saved
+
+	Done    int `json:"done,omitempty"` // runs
+	Failed  int `json:"failed,omitempty"`
+	Lost    int `json:"lost,omitempty"`
+	Missed  int `json:"missed,omitempty"` // ticks
+	Skipped int `json:"skipped,omitempty"`
+
+	InARow      int       `json:"failed_in_a_row,omitempty"` // the last so many runs have failed, or were lost
+	LastSuccess time.Time `json:"last_success,omitzero"`     // when the last run that is done ended; zero: none is
+}
+
+// Ended is how many runs have ended.
+func (r Results) Ended() int { return r.Done + r.Failed + r.Lost }
 
 // Part is one of the znodes that make up a resource with a Record.
 type Part string
@@ -83,7 +103,7 @@ func (c Class) IsLive() bool { return c == Live || c == Degraded }
 // Status is the class in a word for people. A kind can have its own words.
 type Status string
 
-// The statuses of every kind, and degraded, which several have. A classic resource has one of ready, stale and running.
+// The statuses of every kind, and degraded and failing, which not every kind has. A classic resource has one of ready, stale and running.
 const (
 	StatusUnreadable  Status = "unreadable"
 	StatusForeign     Status = "foreign"
@@ -93,6 +113,7 @@ const (
 	StatusReady       Status = "ready"
 	StatusStale       Status = "stale"
 	StatusDegraded    Status = "degraded"
+	StatusFailing     Status = "failing"
 	StatusRunning     Status = "running"
 )
 
@@ -203,7 +224,7 @@ func (o Observed) Equal(p Observed) bool {
 	}
 	return o.Classic == p.Classic && slices.Equal(o.Companions, p.Companions) &&
 		o.Version == p.Version && o.RecordVersion == p.RecordVersion && o.Pzxid == p.Pzxid &&
-		o.Live == p.Live && sameCounts(o.Counts, p.Counts) &&
+		o.Live == p.Live && sameCounts(o.Counts, p.Counts) && slices.Equal(o.Results, p.Results) &&
 		o.Foreign == p.Foreign && o.Problem == p.Problem &&
 		slices.Equal(o.Lost, p.Lost) && o.BeyondRepair == p.BeyondRepair
 }

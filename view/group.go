@@ -63,7 +63,34 @@ type Duty struct {
 	Leaving  string     `json:"handing_over,omitempty"` // identity of who was asked to hand over to any other member
 	Failures []Failure  `json:"failures,omitempty"`
 	NextTick *time.Time `json:"next_tick,omitempty"` // of a cron
-	Runs     []Run      `json:"runs,omitempty"`      // of a cron, the newest first
+
+	Failing bool              `json:"failing,omitempty"` // the last runs of the cron have failed
+	Results *resource.Results `json:"results,omitempty"` // of a cron that has run
+
+	Runs []Run `json:"runs,omitempty"` // of a cron, the newest first
+}
+
+// State is the state of a duty in a word: failing, held, paused or vacant.
+func (d Duty) State() string {
+	switch {
+	case d.Failing:
+		return string(group.Failing)
+	case d.Holder != "":
+		return "held"
+	case d.PausedBy != "":
+		return "paused"
+	}
+	return "vacant"
+}
+
+// failing says how often the last runs have failed, and when one last did not: "failed 3 times in a row; the last
+// success was 2d ago".
+func (d Duty) failing(now time.Time) string {
+	line := group.FailedText(*d.Results)
+	if d.Results.LastSuccess.IsZero() {
+		return line + "; no run has succeeded yet"
+	}
+	return line + "; the last success was " + Ago(now, d.Results.LastSuccess)
 }
 
 // Failure says that a live member gave a duty up.
@@ -245,14 +272,22 @@ func (groups) Explained(r Resource, now time.Time) []Section {
 }
 
 func (groups) Progress(o *resource.Observed) string {
-	return fmt.Sprintf("%d of %d duties held", group.Held(o), len(group.Of(o.Record).Duties))
+	progress := fmt.Sprintf("%d of %d duties held", group.Held(o), len(group.Of(o.Record).Duties))
+	if n := group.Paused(o); n > 0 {
+		progress += fmt.Sprintf(", %d paused", n)
+	}
+	return progress
 }
 
 func (groups) Figures(o *resource.Observed) []Figure {
-	held, duties := group.Held(o), len(group.Of(o.Record).Duties)
-	all := []Figure{{"members live", okIf(o.Live), o.Live, 0}, {"duties held", "", held, duties}}
-	if vacant := duties - held; vacant > 0 {
-		all = append(all, Figure{"vacant", "bad", vacant, 0})
+	g := group.Of(o.Record)
+	all := []Figure{{"members live", okIf(o.Live), o.Live, 0}, {"duties held", "", group.Held(o), len(g.Duties)}}
+	for _, f := range []Figure{
+		{"vacant", "bad", g.Vacant(o), 0}, {"failing", "bad", len(g.Failing(o)), 0}, {"paused", "warn", group.Paused(o), 0},
+	} {
+		if f.N > 0 {
+			all = append(all, f)
+		}
 	}
 	return all
 }
@@ -266,36 +301,50 @@ func (groups) Idle() string { return "no member is live: nobody does its duties"
 func (groups) document(r Resource, common resourceJSON) any {
 	out := struct {
 		resourceJSON
-		Duties int  `json:"duties"`
-		Held   *int `json:"held,omitempty"`
+		Duties  int  `json:"duties"`
+		Held    *int `json:"held,omitempty"`
+		Paused  int  `json:"paused,omitempty"`
+		Failing int  `json:"failing,omitempty"`
 		*Group
 	}{resourceJSON: common, Duties: len(group.Of(r.Observed.Record).Duties), Group: r.Group}
-	if common.Live != nil {
-		out.Held = new(group.Held(&r.Observed))
+	if o := &r.Observed; common.Live != nil {
+		out.Held, out.Paused, out.Failing = new(group.Held(o)), group.Paused(o), len(group.Of(o.Record).Failing(o))
 	}
 	return out
 }
 
 func (groups) next(r Resource) string {
-	d, at := r.Group, r.Path
-	if d == nil {
-		return ""
-	}
+	at := r.Path
 	switch r.Observed.Status() {
 	case resource.StatusReady:
 		return "muster member --group " + path.Base(at) + " --root " + path.Dir(at) + " --version VERSION joins it"
 	case group.Degraded:
-		paused := ""
-		for _, duty := range d.Duties {
-			switch {
-			case duty.Holder != "":
-			case duty.PausedBy == "":
+		if r.Group == nil {
+			break
+		}
+		for _, duty := range r.Group.Duties {
+			if duty.State() == "vacant" {
 				return "muster explain " + at + "/" + duty.Name
+<<<<<<< HEAD
 			case paused == "":
 				paused = "muster group resume " + at + "/" + duty.Name
+=======
+>>>>>>> f347c884 (group: a cron whose last runs failed is failing)
 			}
 		}
-		return paused
+	case group.Running:
+		if group.Paused(&r.Observed) == 0 || r.Group == nil {
+			break
+		}
+		for _, duty := range r.Group.Duties {
+			if duty.State() == "paused" {
+				return "muster group resume " + at + "/" + duty.Name + " ends the pause"
+			}
+		}
+	case group.Failing:
+		first := group.Of(r.Observed.Record).Failing(&r.Observed)[0]
+		_, name, _ := strings.Cut(first.Section, ".")
+		return "muster explain " + at + "/" + name + " shows its output"
 	}
 	return ""
 }
@@ -377,6 +426,9 @@ func (d Group) waitsOf(duty Duty) []string {
 		lines = append(lines, duty.Given+" gets it when "+duty.Holder+" has handed it over"+because(duty.Why))
 	case duty.Leaving == duty.Holder:
 		lines = append(lines, duty.Holder+" was asked to hand it over, and no other member may have it")
+	}
+	if duty.Failing {
+		lines = append(lines, duty.failing(d.Now))
 	}
 	if duty.Pinned != "" {
 		lines = append(lines, "pinned to "+duty.Pinned)

@@ -241,11 +241,13 @@ func (r *memberRun) watch(events iter.Seq[member.Event]) {
 	}
 }
 
-// logEvent logs what happens to the duties of this member. Runs are many, and are in the record of their cron; who is
-// given a duty takes it soon.
+// logEvent logs what happens to the duties of this member. Runs that end well are many, and are in the record of their
+// cron; who is given a duty takes it soon.
 func (r *memberRun) logEvent(e member.Event) {
 	level := slog.LevelInfo
 	switch e.Kind {
+	case member.EventRunFailed:
+		level = slog.LevelWarn
 	case member.EventRunStarted, member.EventRunEnded, member.EventGiven, member.EventAssigner, member.EventAssignerEnded:
 		level = slog.LevelDebug
 	}
@@ -258,6 +260,11 @@ func (r *memberRun) logEvent(e member.Event) {
 	}
 	if e.Text != "" {
 		attrs = append(attrs, slog.String("text", e.Text))
+	}
+	if e.Run != nil && e.Run.Exit != member.NoExit {
+		var output command.Tail
+		output.Add(e.Run.Tail)
+		attrs = append(attrs, slog.Int("exit", e.Run.Exit), slog.String("output", output.LastLine()))
 	}
 	r.Log.LogAttrs(context.Background(), level, string(e.Kind), attrs...)
 }

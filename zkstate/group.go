@@ -13,6 +13,7 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/group/schedule"
+	"muster/text"
 	"muster/view"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -29,8 +30,9 @@ func Group() Kind {
 	}
 }
 
-// countGroup reads how many of the declared duties somebody holds. Without live members it is none: held goes with the
-// session of the member. Else it costs a read for each duty that was ever taken.
+// countGroup reads how many of the declared duties somebody holds, which are paused, and how the runs of crons went.
+// Without live members it is none: held goes with the session of the member. Else it costs a read for each duty that was
+// ever taken, one more for a cron, and one more in all if somebody does not hold a duty.
 func countGroup(ctx context.Context, r *Reader, o *resource.Observed) error {
 	g, generation := group.Of(o.Record), o.Record.Generation
 	live, _, err := r.source.Exists(ctx, g.Path())
@@ -45,8 +47,45 @@ func countGroup(ctx context.Context, r *Reader, o *resource.Observed) error {
 	held, err := Filter(ctx, taken, func(ctx context.Context, name string) (bool, error) {
 		return r.exists(znode.Held(g.Root, generation, name))(ctx)
 	})
-	o.Counts = group.Counts(len(held))
-	return err
+	if err != nil {
+		return err
+	}
+	if o.Results, err = r.results(ctx, g, generation, taken); err != nil {
+		return err
+	}
+	paused := 0
+	if len(held) < len(g.Duties) {
+		body, _, _, err := zkconn.IfThere(r.source.Get(ctx, znode.Assigner(g.Root, generation)))
+		if err != nil {
+			return err
+		}
+		memory, _ := znode.DecodeOrZero[znode.AssignerMemory](body) // GroupState says what cannot be read
+		for _, d := range g.Duties {
+			if _, is := memory.Paused[d.Name]; is && !slices.Contains(held, d.Name) {
+				paused++
+			}
+		}
+	}
+	o.Counts = group.Counts(len(held), paused, len(g.Failing(o)))
+	return nil
+}
+
+// results reads how the runs of those of these duties went that are crons and have run.
+func (r *Reader) results(
+	ctx context.Context, g group.Group, generation string, duties []string,
+) ([]resource.Results, error) {
+	slices.Sort(duties)
+	all, err := ForEach(ctx, duties, func(ctx context.Context, name string) (resource.Results, error) {
+		d, _ := g.Duty(name)
+		if d.Type != group.Cron {
+			return resource.Results{}, nil
+		}
+		body, _, _, err := zkconn.IfThere(r.source.Get(ctx, znode.Ticks(g.Root, generation, name)))
+		read, _ := znode.DecodeOrZero[znode.TickResults](body) // its holder counts anew
+		read.Section = d.Section()
+		return read.Results, err
+	})
+	return slices.DeleteFunc(all, func(r resource.Results) bool { return r == resource.Results{Section: r.Section} }), err
 }
 
 // savedInGroup reads what was saved for those duties of o that left does not have, or for all of them if left is nil.
@@ -264,8 +303,19 @@ func (r *Reader) GroupState(ctx context.Context, o *resource.Observed, now time.
 	if err := r.inboxes(ctx, g.Root, generation, &s); err != nil {
 		return nil, err
 	}
+	names := text.Each(g.Duties, func(d group.Duty) string { return d.Name })
+	results, err := r.results(ctx, g, generation, names)
+	if err != nil {
+		return nil, err
+	}
+	bySection := map[string]*resource.Results{}
+	for i := range results {
+		bySection[results[i].Section] = &results[i]
+	}
 	for i := range s.Duties {
-		s.Duties[i].NextTick = nextTick(s.Duties[i], now)
+		d := &s.Duties[i]
+		d.NextTick, d.Results = nextTick(*d, now), bySection[d.Declared.Section()]
+		d.Failing = d.Results != nil && d.Declared.Failing(*d.Results)
 	}
 	// The next member takes the office within two session timeouts.
 	if limit := 3 * time.Duration(g.Timeouts.Session); !s.Undecided.IsZero() && now.Sub(s.Undecided) > limit {

@@ -41,6 +41,9 @@ func TestRaceJoinAgainstDelete(t *testing.T) {
 		lane.Go(func() {
 			for i := range rounds / lanes {
 				outcome, err := f.raceOnce(joiner, l, i)
+				if err != nil {
+					_ = joiner.Sync(t.Context(), "/") // it learns that its session is gone only when it asks
+				}
 				if joiner.Context().Err() != nil { // its session expired on a busy machine: ignore the round
 					joiner = f.dial()
 					continue

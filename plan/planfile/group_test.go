@@ -36,7 +36,7 @@ func savedGroups(t *testing.T) planfile.Saved {
 		if err := rec.Declare(shop(name)); err != nil {
 			t.Fatal(err)
 		}
-		return resource.Observed{Record: &rec, Live: live, Counts: group.Counts(held), Saved: saved}
+		return resource.Observed{Record: &rec, Live: live, Counts: group.Counts(held, 0, 0), Saved: saved}
 	}
 	update := shop("update")
 	update.Duties = update.Duties[:1]

@@ -25,9 +25,10 @@ type Duty struct {
 	Missed        Missed            `json:"missed"`
 	Overlap       Overlap           `json:"overlap"`
 	Lost          Lost              `json:"lost"`
-	Retries       int               `json:"retries"` // how often a run that failed is tried again
-	Timeout       resource.Duration `json:"timeout"` // a run is ended after this
-	Keep          int               `json:"keep"`    // how many runs are remembered
+	Retries       int               `json:"retries"`     // how often a run that failed is tried again
+	Timeout       resource.Duration `json:"timeout"`     // a run is ended after this
+	Keep          int               `json:"keep"`        // how many runs are remembered
+	AlertAfter    int               `json:"alert_after"` // it is failing when its last so many runs have failed
 }
 
 // Type is the type of a duty. It is the name of its block, too.

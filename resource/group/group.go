@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"muster/resource"
@@ -43,8 +44,10 @@ func Kind() resource.Kind { return kind() }
 var kind = sync.OnceValue(func() resource.Kind {
 	return resource.KindOf(resource.Kind{
 		Name: KindName, Member: "member", Absent: "the duties that nobody holds",
-		Counts:   []resource.Count{{Name: held, Word: "held"}},
-		Statuses: []resource.Status{resource.StatusReady, Degraded, Running},
+		Counts: []resource.Count{
+			{Name: held, Word: "held"}, {Name: paused, Word: "paused"}, {Name: failing, Word: "failing"},
+		},
+		Statuses: []resource.Status{resource.StatusReady, Degraded, Failing, Running},
 	}, Properties())
 })
 
@@ -194,37 +197,94 @@ func cronProperties() []resource.Property[Duty] {
 			Name: "keep", Doc: "how many runs are remembered", Type: resource.TypeInt, Default: "20",
 			Min: 1, Max: 100, Ref: func(d *Duty) any { return &d.Keep },
 		},
+		{
+			Name: "alert_after", Doc: "it is failing when its last so many runs have failed", Type: resource.TypeInt,
+			Default: "1", Min: 1, Max: 1000, Ref: func(d *Duty) any { return &d.AlertAfter },
+		},
 	}
 }
 
-// held counts the duties that somebody holds, besides the live members.
-const held = "held"
+// What is counted of a group besides its live members.
+const (
+	held    = "held"    // duties that somebody holds
+	paused  = "paused"  // duties that nobody holds, because they are paused
+	failing = "failing" // crons of which the last alert_after runs have failed
+)
 
 // The statuses of groups, besides those of every kind.
 const (
-	Degraded resource.Status = "degraded" // members are live, and some duty has no holder
-	Running  resource.Status = "running"  // members are live, and every duty is held
+	Degraded resource.Status = "degraded" // members are live, and some duty has no holder, and is not paused
+	Failing  resource.Status = "failing"  // every duty is held or paused, and the last runs of some cron have failed
+	Running  resource.Status = "running"  // every duty is held or paused
 )
 
-// Counts are the counts of a group: how many of its duties somebody holds.
-func Counts(haveHeld int) map[string]int { return map[string]int{held: haveHeld} }
+// Counts are the counts of a group: of its duties how many somebody holds, how many are paused and so have no holder,
+// and how many are failing.
+func Counts(haveHeld, arePaused, areFailing int) map[string]int {
+	return map[string]int{held: haveHeld, paused: arePaused, failing: areFailing}
+}
 
 // Held is the number of duties of o that somebody holds.
 func Held(o *resource.Observed) int { return o.Count(held) }
+
+// Paused is the number of duties of o that nobody holds, because they are paused.
+func Paused(o *resource.Observed) int { return o.Count(paused) }
+
+// Vacant is the number of duties that nobody holds, and that are not paused.
+func (g Group) Vacant(o *resource.Observed) int { return max(0, len(g.Duties)-Held(o)-Paused(o)) }
+
+// Failing reports whether the last runs of a cron have failed: as many as its declaration says.
+func (d Duty) Failing(r resource.Results) bool { return d.AlertAfter > 0 && r.InARow >= d.AlertAfter }
+
+// Failing lists the crons of which the last runs have failed.
+func (g Group) Failing(o *resource.Observed) (failing []resource.Results) {
+	for _, r := range o.Results {
+		_, name, _ := strings.Cut(r.Section, ".")
+		if d, ok := g.Duty(name); ok && d.Failing(r) {
+			failing = append(failing, r)
+		}
+	}
+	return failing
+}
 
 // Classify implements resource.Declaration. A group without live members is idle: its members may only be restarting.
 func (g Group) Classify(o *resource.Observed) (resource.Class, resource.Status) {
 	switch {
 	case o.Live == 0:
 		return resource.Idle, resource.StatusReady
-	case Held(o) < len(g.Duties):
+	case g.Vacant(o) > 0:
 		return resource.Degraded, Degraded
+	case o.Count(failing) > 0:
+		return resource.Live, Failing
 	}
 	return resource.Live, Running
 }
 
+// Health implements resource.Declaration: "3 live, 4 of 5 duties held, 1 paused; cron nightly failed 3 times in a row".
 func (g Group) Health(o *resource.Observed) string {
-	return fmt.Sprintf("%d live, %d of %d duties held", o.Live, Held(o), len(g.Duties))
+	s := fmt.Sprintf("%d live, %d of %d duties held", o.Live, Held(o), len(g.Duties))
+	if n := Paused(o); n > 0 {
+		s += fmt.Sprintf(", %d paused", n)
+	}
+	named := g.Failing(o)
+	for _, r := range named[:min(len(named), maxNamed)] {
+		s += "; " + strings.Replace(r.Section, ".", " ", 1) + " " + FailedText(r)
+	}
+	if more := len(named) - maxNamed; more > 0 {
+		s += fmt.Sprintf("; %d more crons are failing", more)
+	}
+	return s
+}
+
+// maxNamed is how many failing crons Health names.
+const maxNamed = 3
+
+// FailedText is "failed", "failed 3 times in a row".
+func FailedText(r resource.Results) string {
+	if r.InARow == 1 {
+		return "failed"
+	}
+	return fmt.Sprintf("failed %d times in a row", r.InARow)
 }
 
 func (g Group) LiveText(o *resource.Observed) string {

@@ -194,7 +194,7 @@ func TestStatus(t *testing.T) {
 		{3, 1, resource.Degraded, group.Degraded, "3 live, 1 of 2 duties held"},
 		{3, 2, resource.Live, group.Running, "3 live, 2 of 2 duties held"},
 	} {
-		o := &resource.Observed{Record: &rec, Live: c.live, Counts: group.Counts(c.held)}
+		o := &resource.Observed{Record: &rec, Live: c.live, Counts: group.Counts(c.held, 0, 0)}
 		if o.Class() != c.class || o.Status() != c.status || valid().Health(o) != c.health {
 			t.Errorf("%d live, %d held: %v, %s, %s", c.live, c.held, o.Class(), o.Status(), valid().Health(o))
 		}

@@ -424,10 +424,37 @@ func (r TickRecord) Final() bool {
 // Range reports whether the record is one of ticks that did not run.
 func (r TickRecord) Range() bool { return r.State == TickMissed || r.State == TickSkipped }
 
+// TickResults is the body of the folder of a cron duty's ticks: how its runs went so far. It is empty before the first
+// one has ended.
+type TickResults struct{ resource.Results }
+
+// Add counts what became of a run, or of n ticks, at that time.
+func (r *TickResults) Add(state TickState, n int, at time.Time) {
+	switch state {
+	case TickDone:
+		r.Done, r.InARow, r.LastSuccess = r.Done+n, 0, at
+	case TickFailed:
+		r.Failed, r.InARow = r.Failed+n, r.InARow+n
+	case TickLost:
+		r.Lost, r.InARow = r.Lost+n, r.InARow+n
+	case TickMissed:
+		r.Missed += n
+	case TickSkipped:
+		r.Skipped += n
+	}
+}
+
+func (r TickResults) check() error {
+	if min(r.Done, r.Failed, r.Lost, r.Missed, r.Skipped, r.InARow) < 0 {
+		return fmt.Errorf("a count must not be less than 0")
+	}
+	return nil
+}
+
 // Cursor is the cursor of a cron duty. Its body is a TickCursor.
 func Cursor(root, g, duty string) string { return resource.Join(Duty(root, g, duty), "cursor") }
 
-// Ticks is the folder of a cron duty's runs at ticks, and of the ticks that did not run.
+// Ticks is the folder of a cron duty's runs at ticks, and of the ticks that did not run. Its body is a TickResults.
 func Ticks(root, g, duty string) string { return resource.Join(Duty(root, g, duty), "tick") }
 
 // Tick is the record of one tick, or of a range of ticks that ends with it. Its body is a TickRecord.
