@@ -145,6 +145,16 @@ func (f *fixture) record(what string, fits func(member.RunRecord) bool) member.R
 	return found
 }
 
+// results reads how the runs went.
+func (f *fixture) results() znode.TickResults {
+	f.t.Helper()
+	body, _, err := f.s.Get(f.t.Context(), znode.Ticks(f.group.Root, f.generation(), job))
+	f.must(err)
+	r, err := znode.DecodeOrZero[znode.TickResults](body)
+	f.must(err)
+	return r
+}
+
 // cursor reads the cursor; zero if there is none.
 func (f *fixture) cursor() znode.TickCursor {
 	f.t.Helper()
@@ -468,6 +478,9 @@ func TestLostRun(t *testing.T) {
 			if r.State != want || again && r.By != "b" || !again && (r.By != "a" || r.Because == "") {
 				t.Errorf("the first run is recorded as %+v, want %s", r, want)
 			}
+			if n := f.results(); n.Lost != map[bool]int{false: 1}[again] || n.InARow > n.Lost {
+				t.Errorf("the results are %+v", n)
+			}
 		})
 	}
 }
@@ -624,7 +637,9 @@ func (f *fixture) account(j *journal) {
 	sched, err := schedule.Parse(d.Schedule, d.Timezone)
 	f.must(err)
 	fates, first := map[time.Time]int{}, f.cursor().Tick
-	for _, r := range f.runsOf() {
+	var sum znode.TickResults
+	for _, r := range slices.Backward(f.runsOf()) {
+		sum.Add(r.State, max(1, r.Count), r.Ended)
 		from, made := r.Tick, j.of(r.Tick)
 		switch {
 		case r.Range():
@@ -645,6 +660,9 @@ func (f *fixture) account(j *journal) {
 		if from.Before(first) {
 			first = from
 		}
+	}
+	if counted := f.results(); counted != sum {
+		f.t.Errorf("the results are %+v, and the records say %+v", counted, sum)
 	}
 	for at := first; !at.After(f.cursor().Tick); at, _ = sched.Next(at) {
 		if fates[at] != 1 && len(f.runsOf()) > 0 {

@@ -48,13 +48,18 @@ func aGroup(name string, live, held int) view.Resource {
 	g := group.Default()
 	g.Name, g.Root, g.Address = name, "/jobs/prod", "group."+name
 	duties := []group.Duty{
-		{Name: "compactor", Type: group.Leader}, {Name: "nightly-report", Type: group.Cron, Schedule: "0 2 * * *"},
+		{Name: "compactor", Type: group.Leader}, {Name: "nightly-report", Type: group.Cron, Schedule: "0 2 * * *", AlertAfter: 1},
 		{Name: "reaper", Type: group.Leader}, {Name: "sync-prices", Type: group.Cron, Schedule: "*/5 * * * *"},
 	}
 	for _, d := range duties {
 		g.Add(d)
 	}
-	o := resource.Observed{Record: record(g), Live: live, Counts: map[string]int{"held": held}}
+	report := resource.Results{
+		Section: "cron.nightly-report", Done: 40, Failed: 3, InARow: 2, LastSuccess: ago(50 * time.Hour),
+	}
+	o := resource.Observed{
+		Record: record(g), Live: live, Counts: group.Counts(held, 0, 1), Results: []resource.Results{report},
+	}
 	o.Created = ago(400 * time.Hour)
 	since := ago(3 * time.Hour)
 	next, tick := epoch().Add(24*time.Hour), ago(0)
@@ -73,6 +78,7 @@ func aGroup(name string, live, held int) view.Resource {
 				Since: &since, Epoch: 12, Given: "api-1", Why: "the newest version that fits, and fewest duties"},
 			{Name: "nightly-report", Type: group.Cron, Holder: "api-1", Version: "1.4.0", Since: &since, Epoch: 9,
 				Given: "api-1", Why: "pinned", Pinned: "api-1", NextTick: &next, Declared: duties[1],
+				Failing: true, Results: &report,
 				Runs: []view.Run{
 					{Tick: &tick, State: "running", By: "api-1", Started: &started, Attempt: 1},
 					{Asked: 3, State: "failed", By: "api-1", Started: &started, Ended: &ended, Exit: &one, Because: "exit 1"},

@@ -190,6 +190,9 @@ func TestMetricsAreWellFormed(t *testing.T) {
 		`muster_build_info{version="1.2.3"} 1`, `muster_serve_connected 1`, `muster_serve_left_out 0`,
 		`muster_job_status{path="/jobs/prod/etl-a",stack="etl-prod",status="running"} 1`,
 		`muster_job_live{path="/jobs/prod/etl-a",stack="etl-prod"} 8`, `muster_group_held{path=`,
+		`muster_cron_last_result{duty="nightly-report",path="/jobs/prod/api",stack="etl-prod"} 0`,
+		`muster_cron_last_success_timestamp_seconds{duty="nightly-report",path="/jobs/prod/api",stack="etl-prod"} `,
+		`muster_cron_runs_total{duty="nightly-report",path="/jobs/prod/api",stack="etl-prod",state="failed"} 3`,
 		`muster_queue_batches{path=`,
 		`go_goroutines `, `process_resident_memory_bytes `,
 	} {

@@ -325,11 +325,6 @@ func (groups) next(r Resource) string {
 		for _, duty := range r.Group.Duties {
 			if duty.State() == "vacant" {
 				return "muster explain " + at + "/" + duty.Name
-<<<<<<< HEAD
-			case paused == "":
-				paused = "muster group resume " + at + "/" + duty.Name
-=======
->>>>>>> f347c884 (group: a cron whose last runs failed is failing)
 			}
 		}
 	case group.Running:

@@ -184,17 +184,24 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		live, held int
-		class      resource.Class
-		status     resource.Status
-		health     string
+		live, held, paused, failed int
+		class                      resource.Class
+		status                     resource.Status
+		health                     string
 	}{
-		{0, 0, resource.Idle, resource.StatusReady, "0 live, 0 of 2 duties held"},
-		{1, 0, resource.Degraded, group.Degraded, "1 live, 0 of 2 duties held"},
-		{3, 1, resource.Degraded, group.Degraded, "3 live, 1 of 2 duties held"},
-		{3, 2, resource.Live, group.Running, "3 live, 2 of 2 duties held"},
+		{0, 0, 0, 0, resource.Idle, resource.StatusReady, "0 live, 0 of 2 duties held"},
+		{1, 0, 0, 0, resource.Degraded, group.Degraded, "1 live, 0 of 2 duties held"},
+		{3, 1, 0, 2, resource.Degraded, group.Degraded,
+			"3 live, 1 of 2 duties held; cron nightly failed 2 times in a row"},
+		{3, 1, 1, 0, resource.Live, group.Running, "3 live, 1 of 2 duties held, 1 paused"},
+		{3, 2, 0, 0, resource.Live, group.Running, "3 live, 2 of 2 duties held"},
+		{3, 1, 1, 1, resource.Live, group.Failing, "3 live, 1 of 2 duties held, 1 paused; cron nightly failed"},
+		{0, 0, 0, 1, resource.Idle, resource.StatusReady, "0 live, 0 of 2 duties held; cron nightly failed"},
 	} {
-		o := &resource.Observed{Record: &rec, Live: c.live, Counts: group.Counts(c.held, 0, 0)}
+		o := &resource.Observed{
+			Record: &rec, Live: c.live, Counts: group.Counts(c.held, c.paused, 0),
+			Results: []resource.Results{{Section: "cron.nightly", InARow: c.failed}, {Section: "cron.gone", InARow: 9}},
+		}
 		if o.Class() != c.class || o.Status() != c.status || valid().Health(o) != c.health {
 			t.Errorf("%d live, %d held: %v, %s, %s", c.live, c.held, o.Class(), o.Status(), valid().Health(o))
 		}

@@ -174,6 +174,21 @@ func TestDecodeTickSaysWhatIsDamaged(t *testing.T) {
 	}
 }
 
+func TestResultsAreWrittenAndRead(t *testing.T) {
+	var r TickResults
+	isWrittenAndRead(t, `{}`, r)
+	at := time.Date(2026, 11, 22, 2, 0, 0, 0, time.UTC)
+	for state, n := range map[TickState]int{TickMissed: 7, TickSkipped: 2, TickRunning: 1, TickWaiting: 1} {
+		r.Add(state, n, at)
+	}
+	r.Add(TickDone, 1, at)
+	r.Add(TickFailed, 1, at.Add(time.Hour))
+	r.Add(TickLost, 1, time.Time{})
+	isWrittenAndRead(t, `{"done":1,"failed":1,"lost":1,"missed":7,"skipped":2,"failed_in_a_row":2,`+
+		`"last_success":"2026-11-22T02:00:00Z"}`, r)
+	isDamaged[TickResults](t, map[string]string{"": "empty", `{"done":-1}`: "less than 0", `{"done":"many"}`: "done"})
+}
+
 func TestNamesOfTicks(t *testing.T) {
 	zone := time.FixedZone("", 3600)
 	path := Tick("/apps", "g1", "nightly", time.Date(2026, 11, 22, 2, 0, 0, 0, zone))
