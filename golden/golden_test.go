@@ -324,7 +324,7 @@ func (c testCase) have(t *testing.T, cfg *spec.Config) plan.State {
 		}
 		o := *r.Old
 		if a := r.Action(); a != plan.Blocked && a != plan.LeftRunning {
-			o.Members, o.Strangers = nil, nil
+			o.Members, o.Strangers, o.Results = nil, nil, nil
 		}
 		if len(r.Loss()) == 0 {
 			o.Saved = nil

@@ -40,13 +40,14 @@ type facts struct {
 	Edited     bool     // somebody changed the record: its digest does not verify
 
 	Joined, Done int
-	Held         int              // duties of a group that somebody holds
-	Saved        []resource.Saved // what members of a group have saved, by duty
-	Queue        queue.Found      // what was counted of a queue
-	Live         int              // workers; they are called 10.0.3.11:7000, 10.0.3.12:7000 and so on
-	Names        []string         // of workers that are live and called otherwise
-	Strangers    []string         // children of the job znode that are no workers
-	Version      int32            // of the job znode
+	Held, Paused int                // duties of a group that somebody holds; that are paused, and nobody holds
+	Results      []resource.Results // of the crons of a group that are failing
+	Saved        []resource.Saved   // what members of a group have saved, by duty
+	Queue        queue.Found        // what was counted of a queue
+	Live         int                // workers; they are called 10.0.3.11:7000, 10.0.3.12:7000 and so on
+	Names        []string           // of workers that are live and called otherwise
+	Strangers    []string           // children of the job znode that are no workers
+	Version      int32              // of the job znode
 	Pzxid        int64
 
 	// Lost are parts that somebody deleted or changed: record, reference, copy, gate, znode, generation, id, by, end,
@@ -120,7 +121,7 @@ func (f facts) observed(at string, c *spec.Config) (resource.Observed, error) {
 	}
 	switch d.Kind().Name {
 	case group.KindName:
-		o.Counts = group.Counts(f.Held, 0, 0)
+		o.Counts, o.Results = group.Counts(f.Held, f.Paused, len(f.Results)), f.Results
 	case queue.KindName:
 		o.Counts = f.Queue.Counts()
 	}

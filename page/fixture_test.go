@@ -48,7 +48,8 @@ func aGroup(name string, live, held int) view.Resource {
 	g := group.Default()
 	g.Name, g.Root, g.Address = name, "/jobs/prod", "group."+name
 	duties := []group.Duty{
-		{Name: "compactor", Type: group.Leader}, {Name: "nightly-report", Type: group.Cron, Schedule: "0 2 * * *", AlertAfter: 1},
+		{Name: "compactor", Type: group.Leader},
+		{Name: "nightly-report", Type: group.Cron, Schedule: "0 2 * * *", AlertAfter: 1},
 		{Name: "reaper", Type: group.Leader}, {Name: "sync-prices", Type: group.Cron, Schedule: "*/5 * * * *"},
 	}
 	for _, d := range duties {
@@ -58,7 +59,7 @@ func aGroup(name string, live, held int) view.Resource {
 		Section: "cron.nightly-report", Done: 40, Failed: 3, InARow: 2, LastSuccess: ago(50 * time.Hour),
 	}
 	o := resource.Observed{
-		Record: record(g), Live: live, Counts: group.Counts(held, 0, 1), Results: []resource.Results{report},
+		Record: record(g), Live: live, Counts: group.Counts(held, 0, 0), Results: []resource.Results{report},
 	}
 	o.Created = ago(400 * time.Hour)
 	since := ago(3 * time.Hour)

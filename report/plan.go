@@ -293,13 +293,15 @@ func noJobs(p plan.Plan) string {
 
 // notes lists what the rows that are shown do not say.
 func notes(p plan.Plan, o Options) []string {
-	var degraded, degradedKinds, unreadable []string
+	var degraded, degradedKinds, failing, unreadable []string
 	unmanaged := 0
 	for _, r := range p.Rows {
 		switch {
 		case r.Action() == plan.None && r.Old.IsDegraded():
 			degraded = append(degraded, r.Address())
 			degradedKinds = append(degradedKinds, "unchanged "+kindName(r))
+		case r.Action() == plan.None && r.Old.Status() == resource.StatusFailing:
+			failing = append(failing, r.Address())
 		case r.Action() == plan.Unmanaged && r.Old.Class() == resource.Unreadable:
 			unreadable = append(unreadable, r.Address())
 			unmanaged++
@@ -310,6 +312,10 @@ func notes(p plan.Plan, o Options) []string {
 	var notes []string
 	if len(degraded) > 0 {
 		notes = append(notes, text.CountEach(degradedKinds)+are(len(degraded))+"degraded: "+names(degraded))
+	}
+	if len(failing) > 0 {
+		which := text.Plural(len(failing), "unchanged group is", "unchanged groups are")
+		notes = append(notes, which+" failing: "+names(failing))
 	}
 	if unmanaged > 0 && !o.All {
 		which := text.Plural(unmanaged, "znode is", "znodes are")

@@ -103,7 +103,8 @@ func (c Class) IsLive() bool { return c == Live || c == Degraded }
 // Status is the class in a word for people. A kind can have its own words.
 type Status string
 
-// The statuses of every kind, and degraded and failing, which not every kind has. A classic resource has one of ready, stale and running.
+// The statuses of every kind, and degraded and failing, which not every kind has. A classic resource has one of ready,
+// stale and running.
 const (
 	StatusUnreadable  Status = "unreadable"
 	StatusForeign     Status = "foreign"

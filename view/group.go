@@ -337,9 +337,10 @@ func (groups) next(r Resource) string {
 			}
 		}
 	case group.Failing:
-		first := group.Of(r.Observed.Record).Failing(&r.Observed)[0]
-		_, name, _ := strings.Cut(first.Section, ".")
-		return "muster explain " + at + "/" + name + " shows its output"
+		for _, first := range group.Of(r.Observed.Record).Failing(&r.Observed) {
+			_, name, _ := strings.Cut(first.Section, ".")
+			return "muster explain " + at + "/" + name + " shows its output"
+		}
 	}
 	return ""
 }

@@ -30,9 +30,9 @@ func Group() Kind {
 	}
 }
 
-// countGroup reads how many of the declared duties somebody holds, which are paused, and how the runs of crons went.
-// Without live members it is none: held goes with the session of the member. Else it costs a read for each duty that was
-// ever taken, one more for a cron, and one more in all if somebody does not hold a duty.
+// countGroup reads how many of the declared duties somebody holds, how many are paused, and how the runs of crons went.
+// Without live members it is none: held goes with the session of the member. Else it costs a read for each duty that
+// was ever taken, one more for each cron among them, and one if a duty has no holder.
 func countGroup(ctx context.Context, r *Reader, o *resource.Observed) error {
 	g, generation := group.Of(o.Record), o.Record.Generation
 	live, _, err := r.source.Exists(ctx, g.Path())

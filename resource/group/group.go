@@ -254,7 +254,7 @@ func (g Group) Classify(o *resource.Observed) (resource.Class, resource.Status) 
 		return resource.Idle, resource.StatusReady
 	case g.Vacant(o) > 0:
 		return resource.Degraded, Degraded
-	case len(g.Failing(o)) > 0:
+	case o.Count(failing) > 0:
 		return resource.Live, Failing
 	}
 	return resource.Live, Running

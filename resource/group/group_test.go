@@ -199,7 +199,7 @@ func TestStatus(t *testing.T) {
 		{0, 0, 0, 1, resource.Idle, resource.StatusReady, "0 live, 0 of 2 duties held; cron nightly failed"},
 	} {
 		o := &resource.Observed{
-			Record: &rec, Live: c.live, Counts: group.Counts(c.held, c.paused, 0),
+			Record: &rec, Live: c.live, Counts: group.Counts(c.held, c.paused, min(1, c.failed)),
 			Results: []resource.Results{{Section: "cron.nightly", InARow: c.failed}, {Section: "cron.gone", InARow: 9}},
 		}
 		if o.Class() != c.class || o.Status() != c.status || valid().Health(o) != c.health {
