@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -19,6 +22,7 @@ import (
 	"muster/page"
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/spec"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
@@ -140,8 +144,69 @@ func (p *process) serveScope(ctx context.Context, o serveOptions, c *page.Config
 		if scope.cfg != nil && len(c.Roots) == 0 && len(c.Stacks) == 0 {
 			c.Stacks, c.Also = []string{scope.cfg.Stack}, scope.cfg.Searched()
 		}
+		if scope.cfg != nil {
+			c.Configuration = p.followConfiguration(o.search)
+		}
 		return nil
 	})
+}
+
+// followConfiguration returns a function that reads the configuration again if a file of it has another time or size
+// than before; otherwise it returns nil. It does not look at what the configuration reads with file().
+func (p *process) followConfiguration(f searchFlags) func() *page.Configuration {
+	now, seen := page.Configuration{Command: p.paste("muster plan")}, ""
+	return func() *page.Configuration {
+		is := p.configurationFiles(f)
+		if is == seen {
+			return nil
+		}
+		seen = is
+		cfg, diags, err := p.parse(f.config, f.vars, time.Time{})
+		switch {
+		case err != nil:
+			now.Problem = err.Error()
+		case diags.HasErrors():
+			now.Problem = firstError(diags)
+		default:
+			now.Want, now.Problem = wantOf(cfg), ""
+		}
+		next := now
+		return &next
+	}
+}
+
+// configurationFiles lists the files of a configuration, with their times and sizes.
+func (p *process) configurationFiles(f searchFlags) string {
+	dir := cmp.Or(p.path(p.configDir(f.config)), ".")
+	entries, err := os.ReadDir(dir)
+	all := fmt.Sprintln(err)
+	note := func(name string) {
+		info, err := os.Stat(name)
+		if err == nil {
+			all += fmt.Sprintln(name, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	for _, e := range entries {
+		if isConfigFile(e.Name()) {
+			note(filepath.Join(dir, e.Name()))
+		}
+	}
+	for _, v := range f.vars {
+		if v.File != "" {
+			note(p.path(v.File))
+		}
+	}
+	return all
+}
+
+// firstError is the first error of a configuration in a line, without what it shows of the source.
+func firstError(diags spec.Diagnostics) string {
+	d := diags[slices.IndexFunc(diags, func(d spec.Diagnostic) bool { return d.Severity == spec.Error })]
+	at := ""
+	if d.Range != nil {
+		at = fmt.Sprintf("%s:%d: ", d.Range.Filename, d.Range.Start.Line)
+	}
+	return fmt.Sprintf("%s%s (%s); muster validate says more", at, d.Summary, d.Code)
 }
 
 // warnStacks warns of stacks that are not there: one may come, but is rather misspelled.
@@ -323,6 +388,15 @@ func (l *redisLookout) Progress(ctx context.Context, d *view.Queue) (page.Progre
 	return p, err
 }
 
+func (l *redisLookout) Sample(ctx context.Context) (s page.QueueSample, err error) {
+	books, err := l.st.Books(ctx)
+	if err != nil {
+		return s, err
+	}
+	dead, err := l.st.CountDead(ctx)
+	return page.QueueSample{At: books.Now, Ended: books.Finished, Dead: dead}, err
+}
+
 // readDead reads the newest dead tasks of a batch if its books have changed.
 func (l *redisLookout) readDead(ctx context.Context, books store.Batch) (deadOfBatch, error) {
 	if last, ok := l.dead[books.ID]; ok && last.books == books {
@@ -341,12 +415,4 @@ func (l *redisLookout) readDead(ctx context.Context, books store.Batch) (deadOfB
 		})
 	}
 	return now, nil
-}
-func (l *redisLookout) Sample(ctx context.Context) (s page.QueueSample, err error) {
-	books, err := l.st.Books(ctx)
-	if err != nil {
-		return s, err
-	}
-	dead, err := l.st.CountDead(ctx)
-	return page.QueueSample{At: books.Now, Ended: books.Finished, Dead: dead}, err
 }

@@ -229,6 +229,24 @@ func TestServeGoesOnAfterZooKeeperWasAway(t *testing.T) {
 	}
 }
 
+// TestServeComparesWithTheConfiguration: the page follows its files, also through a time in which they are broken.
+func TestServeComparesWithTheConfiguration(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2, "")
+	f.mustApply(t)
+	s := f.serve(t, servers.Connect())
+	s.says("/", "<p>2 in sync</p>")
+	f.write(t, 3, "")
+	s.says("/", "<p>1 missing, 2 in sync</p>")
+	s.says("/resource"+f.root+"/j2", "and missing: <code>muster apply</code> makes it")
+	f.write(t, 3, "job {\n")
+	s.says("/", "It cannot be read, so what follows is of what was read before: ")
+	s.says("/", "<p>1 missing, 2 in sync</p>")
+	f.write(t, 3, "")
+	f.mustApply(t)
+	s.says("/", "<p>3 in sync</p>")
+}
+
 // TestServeSaysThatZooKeeperIsAway: also if a reading waits for a connection, and long before the session ends.
 func TestServeSaysThatZooKeeperIsAway(t *testing.T) {
 	t.Parallel()

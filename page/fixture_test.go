@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"muster/apply/history"
+	"muster/plan"
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/job"
@@ -218,6 +219,32 @@ func lastHourOf(r view.Resource) []chart {
 	h.jobs[r.Path].note(slotOf(ago(20*time.Minute)), 64, 0)
 	h.jobs[r.Path].note(slotOf(ago(4*time.Minute)), -3, 0)
 	return h.charts(r.Path, &r.Observed, epoch())
+}
+
+// planned is a sample with what a plan would do: two jobs have more workers than before, one is missing, and one is
+// declared where nothing is shown.
+func planned(problem string) *Board {
+	b := sample()
+	want, state := plan.Want{Stack: "etl-prod"}, plan.State{Found: map[string]resource.Observed{}}
+	for _, r := range b.Resources {
+		state.Found[r.Path] = r.Observed
+		if r.Observed.Record == nil || strings.HasSuffix(r.Path, "/archive") {
+			continue
+		}
+		d := r.Observed.Record.Declaration
+		if j, ok := d.(job.Job); ok && (j.Name == "etl-a" || j.Name == "ingest-eu") {
+			j.Workers += 2
+			d = j
+		}
+		want.Declared = append(want.Declared, d)
+	}
+	for _, root := range []string{"/jobs/prod", "/elsewhere"} {
+		j := job.Default()
+		j.Name, j.Root, j.Workers, j.Address, j.At = "new <b>", root, 4, "job.new", "jobs.hcl:4"
+		want.Declared = append(want.Declared, j)
+	}
+	b.Planned = newPlanned(Configuration{Want: want, Problem: problem, Command: "muster plan"}, state)
+	return b
 }
 
 // detail is what is known of a resource of sample.

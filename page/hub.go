@@ -137,6 +137,7 @@ func (h *hub) run(ctx context.Context, v *scene, d *watchedDetail) {
 	}
 	for {
 		board, ready, changed := h.keeper.board.now()
+		planned, _, plannedChanged := h.keeper.planned.now()
 		var detail *Detail
 		var detailChanged <-chan struct{}
 		if d != nil {
@@ -145,11 +146,14 @@ func (h *hub) run(ctx context.Context, v *scene, d *watchedDetail) {
 			ready = ready && there && !h.keeper.outdated(board, detail)
 		}
 		if ready {
-			took := h.draw(ctx, v, board, detail)
+			shown := *board
+			shown.Planned = planned
+			took := h.draw(ctx, v, &shown, detail)
 			zkconn.Pause(ctx, min(max(renderEvery, 2*took), renderLatest))
 		}
 		select { // what changed meanwhile is drawn at once
 		case <-changed:
+		case <-plannedChanged:
 		case <-detailChanged:
 		case <-ctx.Done():
 			return

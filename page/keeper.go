@@ -25,6 +25,8 @@ type keeper struct {
 	link  feed[*link] // nil: there is none now
 	hour  lastHour
 
+	planned feed[*Planned]
+
 	mu      sync.Mutex
 	details map[string]*watchedDetail
 	running sync.WaitGroup // the details
@@ -49,6 +51,9 @@ func newKeeper(ctx context.Context, cfg Config) *keeper {
 func (k *keeper) run(ctx context.Context) {
 	defer k.running.Wait()
 	k.running.Go(func() { k.keepHour(ctx) })
+	if k.cfg.Configuration != nil {
+		k.running.Go(func() { k.keepPlan(ctx) })
+	}
 	wait := firstRedial
 	for ctx.Err() == nil {
 		s, err := k.cfg.Connect(ctx)

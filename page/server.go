@@ -31,13 +31,15 @@ type Config struct {
 	// Connect opens a session. The server closes it, and opens another one when it is lost.
 	Connect func(ctx context.Context) (*zkconn.Session, error)
 	// Redis connects to the Redis of a queue, while somebody looks at that. Nil: the page does without.
-	Redis   func(ctx context.Context, rec *resource.Record) (Lookout, error)
-	Servers string // of ZooKeeper, as they are shown
-	Home    string // see zkstate.NewReader
-	Kinds   []zkstate.Kind
-	Roots   []string // what is below them is shown; none: the roots of Stacks, and Also
-	Stacks  []string // that are shown; none: all
-	Also    []string // roots in which the stacks may have nothing yet
+	Redis func(ctx context.Context, rec *resource.Record) (Lookout, error)
+	// Configuration returns what is declared, if that has changed since it was called last; else nil. Nil: nothing is.
+	Configuration func() *Configuration
+	Servers       string // of ZooKeeper, as they are shown
+	Home          string // see zkstate.NewReader
+	Kinds         []zkstate.Kind
+	Roots         []string // what is below them is shown; none: the roots of Stacks, and Also
+	Stacks        []string // that are shown; none: all
+	Also          []string // roots in which the stacks may have nothing yet
 	// Hosts are the names by which the server may be called, besides those of loopback and addresses.
 	Hosts   []string
 	Token   string      // that a request must have; empty: none

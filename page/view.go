@@ -52,6 +52,7 @@ func newViews() *views {
 		"visible":    func(v any) string { return text.Visible(fmt.Sprint(v)) },
 		"plural":     text.Plural,
 		"id":         hashID,
+		"text":       func(s *string) string { return *s },
 		"at":         func(t *time.Time) time.Time { return *cmp.Or(t, &time.Time{}) },
 		"unix":       func(seconds int64) time.Time { return time.Unix(seconds, 0) },
 		"class":      runClass,
@@ -153,6 +154,7 @@ type Board struct {
 	Stacks          []Stack
 	Resources       []view.Resource // of all kinds, by path
 	History         []history.Found // the newest first, of the shown stacks
+	Planned         *Planned        // nil: there is no configuration, or no plan yet
 
 	last map[string]history.Found // by stack, also of stacks that are not shown
 }

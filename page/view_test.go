@@ -53,6 +53,9 @@ func pages() map[string]struct {
 	return map[string]page{
 		"overview": {Request{View: Overview}, b, nil},
 		"filtered": {Request{View: Overview, Filter: "JOBS team=data", Status: needing, Kind: "job", Sort: "status"}, b, nil},
+		"planned":  {Request{View: Overview, Sort: "plan"}, planned("jobs.hcl:3: <b>"), nil},
+		"replaced": of(planned(""), "ingest-eu"), "undeclared": of(planned(""), "archive"),
+		"declared": of(planned(""), "new <b>"),
 		"nothing":  {Request{View: Overview, Filter: "no such job", Stack: "etl-prod"}, b, nil},
 		"lost":     {Request{View: Overview}, lost, nil},
 		"history":  {Request{View: History}, b, nil},
@@ -254,6 +257,49 @@ func TestFilterAndSort(t *testing.T) {
 	} {
 		if got := strings.Join(rows(c.r), " "); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.r, got, c.want)
+		}
+	}
+}
+
+// TestWhatAPlanWouldDo: each resource that is declared, or was, says what apply would do with it; also one that is
+// missing, unless its root is not shown.
+func TestWhatAPlanWouldDo(t *testing.T) {
+	v, b := newViews(), planned("jobs.hcl:3: <b>")
+	doc := shown(t, v, Request{View: Overview, Sort: "plan"}, b, nil)
+	all := ""
+	for _, e := range b.entries() {
+		if e.Plan != inSync && e.Plan != "blocked" {
+			all += fmt.Sprintf("%s: %s, %s\n", e.Name, e.Status, e.Plan)
+		}
+	}
+	if want := `archive: completed, delete
+classic-one: running, –
+ingest-eu: ready, 1 change
+new <b>: missing, missing
+old-thing: damaged, update
+rebuild: stale, replace
+secret: unreadable, –
+unknown-thing: foreign, –
+`; all != want {
+		t.Errorf("the column:\n%swant\n%s", all, want)
+	}
+	for _, want := range []string{
+		"It cannot be read, so what follows is of what was read before: jobs.hcl:3: &lt;b&gt;", "<code>muster plan</code>",
+	} {
+		if !strings.Contains(doc, want) {
+			t.Errorf("the overview lacks %q", want)
+		}
+	}
+	if strings.Contains(doc, "/elsewhere") || strings.Index(doc, ">missing<") > strings.Index(doc, ">running<") {
+		t.Error("the order, or what is not shown")
+	}
+	for name, want := range map[string]string{
+		"ingest-eu": "replace (delete, then create)", "etl-a": "8 workers are live", "archive": "delete, because: owned by",
+		"new <b>": "missing: <code>muster apply</code> makes it", "etl-b": "",
+	} {
+		doc := shown(t, v, Request{View: Resource, Path: "/jobs/prod/" + name}, b, detail(b, name))
+		if !strings.Contains(doc, want) || want == "" && strings.Contains(doc, "What a plan would do") {
+			t.Errorf("%s lacks %q:\n%s", name, want, doc)
 		}
 	}
 }

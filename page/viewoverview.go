@@ -23,11 +23,10 @@ const maxNeeds = 25
 
 // overview shows what needs somebody, the stacks, and all resources. It returns how many need somebody.
 func (p *painter) overview() int {
-	all := make([]row, len(p.board.Resources))
+	all := p.board.entries()
 	var needs []int // indexes of all
-	for i := range p.board.Resources {
-		all[i] = rowOf(&p.board.Resources[i])
-		if needsSomebody(all[i]) {
+	for i := range all {
+		if needsSomebody(all[i].row) {
 			needs = append(needs, i)
 		}
 	}
@@ -37,6 +36,7 @@ func (p *painter) overview() int {
 	p.headline(len(all)+len(p.board.Unlisted), len(needs)+len(p.board.Unlisted))
 	p.needs(all, needs)
 	p.stacks()
+	p.plan(all)
 	p.list(all)
 	return len(needs) + len(p.board.Unlisted)
 }
@@ -72,7 +72,7 @@ type needView struct {
 	Steps []step
 }
 
-func (p *painter) needs(all []row, needs []int) {
+func (p *painter) needs(all []entry, needs []int) {
 	if len(needs)+len(p.board.Unlisted) == 0 {
 		return
 	}
@@ -91,7 +91,7 @@ func (p *painter) needs(all []row, needs []int) {
 		})
 	}
 	for _, i := range needs[:min(len(needs), maxNeeds)] {
-		p.add("needs-list", "need", needOf(all[i], p.board.Resources[i]))
+		p.add("needs-list", "need", needOf(all[i].row, *all[i].found))
 	}
 }
 
@@ -156,6 +156,7 @@ type listView struct {
 	Shown, All         string
 	Filtered, Nothing  bool
 	HasStacks, HasKind bool
+	Planned            bool
 }
 
 // column is a heading of the list, which sorts it.
@@ -168,21 +169,19 @@ type column struct {
 	Href    string             // sorts by it
 }
 
-func (p *painter) list(all []row) {
+func (p *painter) list(all []entry) {
 	r := p.request
 	words := strings.Fields(strings.ToLower(r.Filter))
 	byStatus, kinds, stacks := map[string]int{}, map[string]int{}, map[string]int{}
 	shown := make([]row, 0, len(all))
 	fits := 0
-	for i, k := range all {
-		j := &p.board.Resources[i]
-		stack := ""
-		if j.Observed.Record != nil {
-			stack = j.Observed.Record.Stack
-			stacks[stack]++
+	for _, e := range all {
+		k := e.row
+		if e.known != nil {
+			stacks[e.stack]++
 		}
 		kinds[k.Kind]++
-		if r.Kind != "" && r.Kind != k.Kind || r.Stack != "" && r.Stack != stack || !matches(j, words) {
+		if r.Kind != "" && r.Kind != k.Kind || r.Stack != "" && r.Stack != e.stack || !e.matches(words) {
 			continue
 		}
 		fits++
@@ -196,6 +195,9 @@ func (p *painter) list(all []row) {
 		}
 	}
 	columns := columnsOf(r)
+	if p.board.Planned == nil {
+		columns = slices.DeleteFunc(columns, func(c column) bool { return c.By == "plan" })
+	}
 	for _, c := range columns {
 		if c.Sorted != "" && c.compare != nil {
 			slices.SortStableFunc(shown, c.compare)
@@ -205,7 +207,7 @@ func (p *painter) list(all []row) {
 		Filter: r.Filter, Statuses: statusChoices(r, byStatus, fits), Kinds: choices(r.Kind, kinds, "all kinds"),
 		Stacks: choices(r.Stack, stacks, "all stacks"), Columns: columns, Shown: text.Thousands(len(shown)),
 		All: text.Thousands(len(all)), Filtered: r.Filter+r.Status+r.Kind+r.Stack != "", Nothing: len(shown) == 0,
-		HasStacks: len(stacks) > 1 || r.Stack != "", HasKind: len(kinds) > 1 || r.Kind != "",
+		HasStacks: len(stacks) > 1 || r.Stack != "", HasKind: len(kinds) > 1 || r.Kind != "", Planned: p.board.Planned != nil,
 	})
 	p.chunks(shown)
 }
@@ -267,6 +269,9 @@ func columnsOf(r Request) []column {
 		{"Path", "", "path", nil, rising, ""},
 		{"Live", "live", "live, most first", func(a, b row) int { return cmp.Compare(b.live, a.live) }, falling, ""},
 		{"Progress", "", "", nil, "", ""},
+		{"Plan", "plan", "plan", func(a, b row) int {
+			return cmp.Or(cmp.Compare(planOrder(a.Plan), planOrder(b.Plan)), cmp.Compare(b.Plan, a.Plan))
+		}, rising, ""},
 		{"Age", "age", "age, youngest first", func(a, b row) int { return b.Created.Compare(a.Created) }, rising, ""},
 		{"Last run", "last", "last run, latest first", func(a, b row) int {
 			return cmp.Compare(b.Last, a.Last)
@@ -300,6 +305,7 @@ type row struct {
 	idle      string // what is amiss while nobody is live; empty: nothing
 	live      int    // -1: not known
 	Progress  string
+	Plan      string    // what a plan does with it; a dash: nothing; empty: there is no configuration
 	Created   time.Time // zero: not known
 	Last      string    // run of a job: when it completed
 	LastID    word
@@ -329,9 +335,11 @@ func rowAt(path string) row {
 	return row{Dir: word(path[:i]), Name: word(path[i:])}
 }
 
+func (r row) path() string { return string(r.Dir + r.Name) }
+
 // drawn is r with what follows from it, for templates. The id of an element follows from the path alone.
 func (r row) drawn() row {
-	path := string(r.Dir + r.Name)
+	path := r.path()
 	r.ID, r.Href = hashID("r", path), Request{View: Resource, Path: path}.URL()
 	r.Class, r.Live = statusClass(r.Status), "–"
 	if r.live >= 0 {
@@ -371,15 +379,15 @@ func needsSomebody(r row) bool {
 	return severity(r.Status) >= 0 && severity(r.Status) <= severity(resource.StatusTerminating)
 }
 
-// matches reports whether each of the words, which are in lower case, is in what is known of j.
-func matches(j *view.Resource, words []string) bool {
+// matches reports whether each of the words, which are in lower case, is in what is known of e.
+func (e entry) matches(words []string) bool {
 	if len(words) == 0 {
 		return true
 	}
-	all := strings.ToLower(j.Path)
-	if rec := j.Observed.Record; rec != nil {
-		all += " " + strings.ToLower(rec.Stack+" "+rec.Declaration.ID().Address)
-		for name, value := range rec.Declaration.LabelMap() {
+	all := strings.ToLower(e.path())
+	if e.known != nil {
+		all += " " + strings.ToLower(e.stack+" "+e.known.ID().Address)
+		for name, value := range e.known.LabelMap() {
 			all += " " + strings.ToLower(name+"="+value)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/plan"
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/job"
@@ -19,7 +20,12 @@ func (p *painter) resource(d *Detail) {
 		d = &Detail{Resource: j}
 	}
 	if p.missing = d == nil; p.missing {
-		p.add(mainSlot, "absent", rowAt(p.request.Path))
+		p.add(mainSlot, "absent", struct {
+			row
+			Declared []plan.Row // at most one
+		}{rowAt(p.request.Path), slices.DeleteFunc(p.board.missing(), func(r plan.Row) bool {
+			return r.Path != p.request.Path
+		})})
 		return
 	}
 	p.add(mainSlot, "head", headOf(d))
@@ -39,6 +45,7 @@ func (p *painter) resource(d *Detail) {
 	if n := d.Observed.Strangers; len(n) > 0 {
 		p.add(mainSlot, "strangers", n)
 	}
+	p.planOf(d.Path)
 	p.add(mainSlot, "record", recordOf(&d.Observed))
 }
 
