@@ -18,6 +18,7 @@ import (
 	"muster/tasks/store"
 	"muster/text"
 	"muster/view"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
 
@@ -82,17 +83,6 @@ func (p *process) operator(ctx context.Context, s *zkconn.Session, f foundQueue)
 	})
 }
 
-type batchDetail struct {
-	view.BatchRow
-	Queue       string    `json:"queue"`
-	SHA256      string    `json:"sha256"`
-	How         string    `json:"how,omitempty"` // it ended
-	EndedBy     string    `json:"ended_by,omitempty"`
-	Ended       time.Time `json:"ended,omitzero"`
-	Generation  string    `json:"generation"`
-	TaskTimeout string    `json:"task_timeout"`
-}
-
 func runBatch(ctx context.Context, p *process, o batchesOptions, f foundQueue, op *tasks.Operator) error {
 	d, err := readBatch(ctx, f, op)
 	if errors.Is(err, tasks.ErrNoBatch) && o.dead { // dead tasks may be kept for longer than the end is known
@@ -108,34 +98,23 @@ func runBatch(ctx context.Context, p *process, o batchesOptions, f foundQueue, o
 	case o.json:
 		return p.printJSON(d)
 	}
-	return d.write(p.out, f, p.paste(d.next(f)), time.Now())
+	return writeBatch(p.out, d, f, p.paste(d.Next()), time.Now())
 }
 
 // readBatch reads an unfinished batch, or how it has ended.
-func readBatch(ctx context.Context, f foundQueue, op *tasks.Operator) (batchDetail, error) {
-	d := batchDetail{Queue: f.path, Generation: op.Generation}
+func readBatch(ctx context.Context, f foundQueue, op *tasks.Operator) (*view.BatchDetail, error) {
 	m, err := op.Manifest(ctx, f.id)
 	if errors.Is(err, tasks.ErrNoBatch) {
 		end, endErr := op.Ended(ctx, f.id)
 		if endErr != nil || end == nil {
-			return d, errors.Join(endErr, fmt.Errorf("%s: %w, nor did one end lately", f.name(), err))
+			return nil, errors.Join(endErr, fmt.Errorf("%s: %w, nor did one end lately", f.name(), err))
 		}
-		d.How, d.EndedBy, d.Ended = string(end.How), end.EndedBy, end.Ended
-		d.BatchCounts = &view.BatchCounts{Done: end.Done, Dead: end.Dead, Attempts: cmp.Or(end.Attempts, op.Queue.Attempts)}
-		m.BatchManifest, err = end.BatchManifest, nil
+		return zkstate.EndedDetail(op.Queue, op.Generation, f.id, *end), nil
 	}
 	if err != nil {
-		return d, err
+		return nil, err
 	}
-	d.Batch = view.Batch{
-		ID: f.id, State: string(m.State), Tasks: m.Tasks, Bytes: m.Bytes, Weight: m.Weight, Results: m.Results,
-		By: m.By, Since: m.Since,
-	}
-	d.SHA256, d.TaskTimeout = m.SHA256, cmp.Or(m.TaskTimeout, op.Queue.TaskTimeout).String()
-	if d.How != "" {
-		d.State = "ended"
-		return d, nil
-	}
+	d := zkstate.BatchDetail(op.Queue, op.Generation, f.id, m.BatchManifest)
 	b, err := op.Books(ctx, f.id)
 	there := err == nil
 	if !there && !errors.Is(err, store.ErrNoBatch) {
@@ -146,7 +125,7 @@ func readBatch(ctx context.Context, f foundQueue, op *tasks.Operator) (batchDeta
 	return d, err
 }
 
-func (d batchDetail) write(to io.Writer, f foundQueue, next string, now time.Time) error {
+func writeBatch(to io.Writer, d *view.BatchDetail, f foundQueue, next string, now time.Time) error {
 	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(t, "%s\t%s\n", name, text.Escape(fmt.Sprintf(format, args...)))
@@ -186,25 +165,6 @@ func (d batchDetail) write(to io.Writer, f foundQueue, next string, now time.Tim
 		fmt.Fprintf(to, "\nnext: %s\n", next)
 	}
 	return nil
-}
-
-func (d batchDetail) next(f foundQueue) string {
-	switch c := d.BatchCounts; {
-	case d.State == "lost":
-		return "submit it again with its --id, or: muster queue cancel " + f.words()
-	case d.State == "broken":
-		return "muster queue cancel " + f.words()
-	case d.State == stopped:
-		return "raise max_bytes of the queue and apply; or, to give this batch up: muster queue cancel " + f.words()
-	case c != nil && c.Dead > 0:
-		return "muster queue batches " + f.words() + " --dead shows why; muster queue retry " + f.words() +
-			" tries them again"
-	case c != nil && c.Tries > 0:
-		return "muster queue retry " + f.words() + " lets watchers have it again"
-	case d.State == "paused":
-		return "muster queue resume " + f.words()
-	}
-	return ""
 }
 
 // printRecords prints what became of the finished tasks; with dead, only of those that are dead.
@@ -344,9 +304,11 @@ func (o *batchesOptions) show(
 		err = report.BatchesJSON(to, rows)
 	} else {
 		err = writeBatches(to, f, rows, now)
-		if i := slices.IndexFunc(rows, func(r view.BatchRow) bool { return r.State == stopped }); i >= 0 {
-			f.id = rows[i].ID
-			fmt.Fprintf(to, "\nnext: %s\n", p.paste(batchDetail{BatchRow: rows[i]}.next(f)))
+		for _, r := range rows { // the oldest with which something can be done
+			if next := (view.BatchDetail{BatchRow: r, Queue: f.path}).Next(); next != "" {
+				fmt.Fprintf(to, "\nnext: %s\n", p.paste(next))
+				break
+			}
 		}
 	}
 	if err != nil {
@@ -427,12 +389,9 @@ func count(r *view.BatchRow, b store.Batch, there, full bool) {
 	case r.State == "open" && b.Done+b.Dead == b.Tasks && b.State != "submitting":
 		r.State = "completed"
 	case r.State == "open" && full && r.Waiting > 0:
-		r.State = stopped
+		r.State = view.Stopped
 	}
 }
-
-// stopped is the state of an open batch that cannot go on, because Redis holds more than twice max_bytes.
-const stopped = "stopped"
 
 // writeBatches writes the table. Without now it has times instead of ages, and changes only when something happens.
 func writeBatches(to io.Writer, f foundQueue, rows []view.BatchRow, now time.Time) error {

@@ -26,7 +26,6 @@ import (
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
-	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 )
@@ -348,8 +347,9 @@ func (p *process) openLookout(ctx context.Context, rec *resource.Record) (page.L
 
 func (l *redisLookout) Close() { l.close() }
 
-func (l *redisLookout) Progress(ctx context.Context, d *view.Queue) (page.Progress, error) {
+func (l *redisLookout) Progress(ctx context.Context, one *page.Detail) (page.Progress, error) {
 	var p page.Progress
+	d := one.Queue
 	rows := batchRows(d)
 	known, err := countAll(ctx, l.st, l.maxBytes, rows)
 	if err != nil {
@@ -378,6 +378,13 @@ func (l *redisLookout) Progress(ctx context.Context, d *view.Queue) (page.Progre
 		}
 	}
 	l.dead = dead
+	if b := one.Batch; b != nil && b.How != "" && b.Dead > 0 { // how many are left is not known
+		ended, err := l.readDead(ctx, store.Batch{ID: b.ID})
+		if err != nil {
+			return p, err
+		}
+		p.Dead = append(p.Dead, ended.tasks...)
+	}
 	slices.SortStableFunc(p.Dead, func(a, b page.DeadTask) int { return b.Died.Compare(a.Died) })
 	hands, err := l.st.Hands(ctx, executors)
 	for _, seat := range executors {

@@ -110,6 +110,9 @@ func TestTheAPIIsWhatCommandsPrint(t *testing.T) {
 	}
 	s.shows("/api/history", muster("history", "--json"))
 	s.shows("/api/batches"+f.root+"/primes", muster("queue", "batches", "primes", "--root", f.root, "--json"))
+	s.shows("/api/batch"+f.root+"/primes/batch", muster("queue", "batches", f.root+"/primes", "batch", "--json"))
+	expect(t, result(muster("queue", "cancel", f.root+"/primes", "batch", "--yes")()), 0)
+	s.shows("/api/batch"+f.root+"/primes/batch", muster("queue", "batches", f.root+"/primes", "batch", "--json"))
 	write(t, filepath.Join(f.dir, "members"), "")
 	live := filepath.Join(f.dir, "live.json")
 	rig.Await(t, "the members", func() bool { _, err := os.Stat(live); return err == nil })
@@ -123,6 +126,7 @@ func TestTheAPIIsWhatCommandsPrint(t *testing.T) {
 	for path, says := range map[string]string{
 		"/api/status/nothing": "there is no job", "/api/members" + f.root + "/shop": "is not a job",
 		"/api/batches" + f.root + "/j0": "is not a queue", "/api/nothing": "there is no such document",
+		"/api/batch" + f.root + "/primes/none": "there is no batch none", "/api/batch" + f.root + "/j0/b": "is not a queue",
 	} {
 		code, body := s.get(path)
 		if code != http.StatusNotFound || !strings.Contains(body, says) || !strings.Contains(body, `"next":`) {

@@ -44,10 +44,12 @@ func (s *server) api(mux *http.ServeMux) {
 		"GET /api/status/{path...}":  s.apiDetail,
 		"GET /api/members/{path...}": s.apiMembers,
 		"GET /api/batches/{path...}": s.apiBatches,
+		"GET /api/batch/{path...}":   s.apiBatch,
 		"GET /api/history":           s.apiHistory,
 		"GET /api/": func(context.Context, *bytes.Buffer, *http.Request, *Board) error {
 			return &problem{http.StatusNotFound, "there is no such document",
-				"/api/status, /api/status/PATH, /api/members/PATH, /api/batches/PATH or /api/history"}
+				"/api/status, /api/status/PATH, /api/members/PATH, /api/batches/PATH, " +
+					"/api/batch/PATH/BATCH or /api/history"}
 		},
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, f) })
@@ -135,9 +137,11 @@ func (s *server) lastApplies(b *Board, of ...view.Resource) (all []history.Found
 	return all
 }
 
-// found is a resource of the board that a request names.
-func found(r *http.Request, b *Board) (view.Resource, error) {
-	path := "/" + r.PathValue("path")
+// pathOf is the path that a request names.
+func pathOf(r *http.Request) string { return "/" + r.PathValue("path") }
+
+// found is the resource of the board at a path.
+func found(path string, b *Board) (view.Resource, error) {
 	if j, ok := b.resource(path); ok {
 		return j, nil
 	}
@@ -148,12 +152,12 @@ func found(r *http.Request, b *Board) (view.Resource, error) {
 }
 
 // withDetail calls f with a detail that is current.
-func (s *server) withDetail(ctx context.Context, r *http.Request, b *Board, f func(*Detail) error) error {
-	j, err := found(r, b)
+func (s *server) withDetail(ctx context.Context, path, batch string, b *Board, f func(*Detail) error) error {
+	j, err := found(path, b)
 	if err != nil {
 		return err
 	}
-	d, err := s.keeper.detail(j.Path)
+	d, err := s.keeper.detail(j.Path, batch)
 	if err != nil {
 		return busy(err.Error())
 	}
@@ -163,7 +167,7 @@ func (s *server) withDetail(ctx context.Context, r *http.Request, b *Board, f fu
 	case !ok:
 		return busy(j.Path + " was not read in time")
 	case one == nil: // deleted meanwhile
-		_, err = found(r, &Board{})
+		_, err = found(path, &Board{})
 		return err
 	case one.Problem != "":
 		return &problem{http.StatusBadGateway, one.Problem, "muster explain " + text.ShellWord(j.Path)}
@@ -195,7 +199,7 @@ func (s *server) currentDetail(ctx context.Context, d *watchedDetail) (one *Deta
 
 // apiDetail is "muster status PATH --json".
 func (s *server) apiDetail(ctx context.Context, to *bytes.Buffer, r *http.Request, b *Board) error {
-	return s.withDetail(ctx, r, b, func(d *Detail) error {
+	return s.withDetail(ctx, pathOf(r), "", b, func(d *Detail) error {
 		all := []view.Resource{d.Resource}
 		return report.StatusJSON(to, all, s.lastApplies(b, all...)...)
 	})
@@ -209,7 +213,7 @@ type peer struct {
 
 // apiMembers is "muster members --json", with ?live that of "muster members --live --json".
 func (s *server) apiMembers(ctx context.Context, to *bytes.Buffer, r *http.Request, b *Board) error {
-	j, err := found(r, b)
+	j, err := found(pathOf(r), b)
 	switch {
 	case err != nil:
 		return err
@@ -244,20 +248,61 @@ func (s *server) apiMembers(ctx context.Context, to *bytes.Buffer, r *http.Reque
 	return e.Encode(map[string][]peer{"members": members})
 }
 
+func isQueue(path string, b *Board) error {
+	j, err := found(path, b)
+	if err == nil && view.KindOf(&j.Observed).Name != queue.KindName {
+		err = &problem{http.StatusNotFound, j.Path + " is not a queue", "/api/status" + j.Path}
+	}
+	return err
+}
+
+// redisError says that Redis does not answer; nil: it does.
+func (d *Detail) redisError() error {
+	if d.Redis == "" {
+		return nil
+	}
+	return &problem{http.StatusBadGateway, d.Redis,
+		"try again when Redis answers; muster explain " + text.ShellWord(d.Path) + " says which"}
+}
+
 func (s *server) apiBatches(ctx context.Context, to *bytes.Buffer, r *http.Request, b *Board) error {
-	if j, err := found(r, b); err == nil && view.KindOf(&j.Observed).Name != queue.KindName {
+	if j, err := found(pathOf(r), b); err == nil && view.KindOf(&j.Observed).Name != queue.KindName {
 		return &problem{http.StatusNotFound, j.Path + " is not a queue", "/api/status" + j.Path}
 	}
-	return s.withDetail(ctx, r, b, func(d *Detail) error {
-		if d.Redis != "" { // an empty list would say that there is nothing to do
-			next := "try again when Redis answers; muster explain " + text.ShellWord(d.Path) + " says which"
-			return &problem{http.StatusBadGateway, d.Redis, next}
+	return s.withDetail(ctx, pathOf(r), "", b, func(d *Detail) error {
+		if err := d.redisError(); err != nil { // an empty list would say that there is nothing to do
+			return err
 		}
 		var rows []view.BatchRow
 		for _, b := range d.Batches {
 			rows = append(rows, b.BatchRow)
 		}
 		return report.BatchesJSON(to, rows)
+	})
+}
+
+// apiBatch is "muster queue batches QUEUE BATCH --json".
+func (s *server) apiBatch(ctx context.Context, to *bytes.Buffer, r *http.Request, b *Board) error {
+	at, ok := batchRequest(pathOf(r))
+	if !ok {
+		return &problem{http.StatusNotFound, "this is not QUEUE/BATCH", "/api/batches/PATH lists those of a queue"}
+	}
+	if err := isQueue(at.Path, b); err != nil {
+		return err
+	}
+	return s.withDetail(ctx, at.Path, at.Batch, b, func(d *Detail) error {
+		if d.Batch == nil {
+			return &problem{http.StatusNotFound, "there is no batch " + at.Batch + " of " + text.Escape(at.Path),
+				"/api/batches" + at.Path + " lists the unfinished ones"}
+		}
+		if err := d.redisError(); err != nil && d.Batch.How == "" {
+			return err
+		}
+		_, batch := d.current()
+		e := json.NewEncoder(to)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		return e.Encode(batch)
 	})
 }
 

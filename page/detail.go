@@ -18,23 +18,25 @@ import (
 // watchedDetail is a resource that somebody looks at.
 type watchedDetail struct {
 	path   string
+	batch  string        // of a queue: besides this batch, which may have ended; empty: none
 	shown  feed[*Detail] // nil: it is not there
 	users  int           // by keeper.mu
 	cancel context.CancelFunc
 }
 
-// detail returns what is known of the resource at path, and keeps it current until it is released.
-func (k *keeper) detail(path string) (*watchedDetail, error) {
+// detail returns what is known of the resource at path, and of a batch of it unless that is empty. It keeps it current
+// until it is released.
+func (k *keeper) detail(path, batch string) (*watchedDetail, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	d := k.details[path]
+	d := k.details[[2]string{path, batch}]
 	if d == nil {
 		if len(k.details) >= MaxDetails {
 			return nil, errBusy
 		}
 		ctx, cancel := context.WithCancel(k.ctx)
-		d = &watchedDetail{path: path, cancel: cancel}
-		k.details[path] = d
+		d = &watchedDetail{path: path, batch: batch, cancel: cancel}
+		k.details[[2]string{path, batch}] = d
 		k.running.Go(func() { k.runDetail(ctx, d) })
 	}
 	d.users++
@@ -45,7 +47,7 @@ func (k *keeper) releaseDetail(d *watchedDetail) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if d.users--; d.users == 0 {
-		delete(k.details, d.path)
+		delete(k.details, [2]string{d.path, d.batch})
 		d.cancel()
 	}
 }
@@ -96,7 +98,7 @@ func (k *keeper) followDetail(ctx context.Context, d *watchedDetail, l *link, en
 		start := time.Now()
 		state, ready, stateChanged := l.state.now()
 		if ready {
-			if err := w.read(ctx, d.path, state); err != nil {
+			if err := w.read(ctx, d, state); err != nil {
 				return
 			}
 		}
@@ -133,9 +135,9 @@ func (k *keeper) outdated(b *Board, d *Detail) bool {
 	return b != nil && b.Connected && d != nil && d.link != l
 }
 
-// read reads the resource at path if it has changed. The error is that of a session that has ended.
-func (w *detailWatch) read(ctx context.Context, path string, state plan.State) error {
-	o, there := state.Found[path]
+// read reads a resource if it has changed. The error is that of a session that has ended.
+func (w *detailWatch) read(ctx context.Context, d *watchedDetail, state plan.State) error {
+	o, there := state.Found[d.path]
 	if !there {
 		w.stop()
 		w.one, w.last, w.redis = nil, nil, nil
@@ -145,7 +147,7 @@ func (w *detailWatch) read(ctx context.Context, path string, state plan.State) e
 		return nil
 	}
 	next := w.link.mirror.Look()
-	one, err := w.keeper.readDetail(ctx, next, path, o)
+	one, err := w.keeper.readDetail(ctx, next, d, o)
 	if w.look != nil {
 		w.look.Close()
 	}
@@ -176,7 +178,7 @@ func (w *detailWatch) ask(ctx context.Context, one *Detail) {
 		w.redis, w.stop = asking, stop
 		w.asking.Go(func() { asking.run(ctx) })
 	}
-	w.redis.queue.put(one.Queue)
+	w.redis.queue.put(one)
 }
 
 // shown is the detail with what Redis knows, and its last hour; nil if there is nothing.
@@ -194,21 +196,24 @@ func (w *detailWatch) shown(a *asked) *Detail {
 
 // readDetail reads everything that is shown of one resource.
 func (k *keeper) readDetail(
-	ctx context.Context, src zkstate.Source, path string, o resource.Observed,
+	ctx context.Context, src zkstate.Source, d *watchedDetail, o resource.Observed,
 ) (*Detail, error) {
 	r := zkstate.NewReader(src, k.cfg.Home, k.cfg.Kinds...)
-	one := &Detail{Resource: view.Resource{Path: path, Observed: o}}
+	one := &Detail{Resource: view.Resource{Path: d.path, Observed: o}}
 	err := r.FillDetail(ctx, &one.Resource, time.Now())
 	if err == nil && one.Group != nil {
 		err = member.FillRuns(ctx, src, o.Record, one.Group.Duties, view.RunsInJSON)
+	}
+	if err == nil && one.Queue != nil && d.batch != "" {
+		one.Batch, err = r.Batch(ctx, o.Record, d.batch)
 	}
 	return one, err
 }
 
 // Lookout reads what Redis holds of one queue, and changes nothing.
 type Lookout interface {
-	// Progress says how far the batches of d are. It may be called again and again.
-	Progress(ctx context.Context, d *view.Queue) (Progress, error)
+	// Progress says how far the batches of a queue are. It may be called again and again.
+	Progress(ctx context.Context, d *Detail) (Progress, error)
 	// Sample says how much was done so far. It may be called again and again.
 	Sample(ctx context.Context) (QueueSample, error)
 	Close()
@@ -225,7 +230,7 @@ type Progress struct {
 type redisWatch struct {
 	open  func(ctx context.Context, rec *resource.Record) (Lookout, error)
 	rec   *resource.Record
-	queue feed[*view.Queue] // as ZooKeeper has it
+	queue feed[*Detail] // as ZooKeeper has it
 	shown feed[*asked]
 
 	lookout Lookout // nil: there is no connection
@@ -261,7 +266,7 @@ func (w *redisWatch) run(ctx context.Context) {
 }
 
 // ask asks once, on a new connection if there is none.
-func (w *redisWatch) ask(ctx context.Context, d *view.Queue) (p Progress, err error) {
+func (w *redisWatch) ask(ctx context.Context, d *Detail) (p Progress, err error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	if w.lookout == nil {

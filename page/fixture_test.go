@@ -13,6 +13,7 @@ import (
 	"muster/resource/job"
 	"muster/resource/queue"
 	"muster/view"
+	"muster/zkstate"
 	"muster/zkstate/znode"
 )
 
@@ -280,4 +281,20 @@ func detail(b *Board, name string) *Detail {
 		return d
 	}
 	return nil
+}
+
+// batchDetail is a batch of the queue of a sample.
+func batchDetail(b *Board, id string) *Detail {
+	d := detail(b, "primes")
+	q := queue.Of(d.Observed.Record)
+	m := znode.BatchManifest{Tasks: 12000, Bytes: 3 << 20, SHA256: "4be71c0", Weight: 1, Results: "discard",
+		By: "cron@host-1", Since: ago(20 * time.Minute), State: znode.BatchOpen}
+	switch id {
+	case "nightly-7":
+		d.Batch = zkstate.BatchDetail(q, "4f1c2a9be0d7", id, m)
+	case "nightly-5":
+		d.Batch = zkstate.EndedDetail(q, "4f1c2a9be0d7", id, znode.BatchEnd{BatchManifest: m, How: znode.EndCollected,
+			Done: 11990, Dead: 10, EndedBy: "watch-1", Ended: ago(time.Minute)})
+	}
+	return d
 }

@@ -72,9 +72,9 @@ func (h *hub) acquire(r Request) (*scene, error) {
 		ctx, cancel := context.WithCancel(h.ctx)
 		v = &scene{request: r, cancel: cancel}
 		var d *watchedDetail
-		if r.View == Resource {
+		if r.View == Resource || r.View == Batch {
 			var err error
-			if d, err = h.keeper.detail(r.Path); err != nil {
+			if d, err = h.keeper.detail(r.Path, r.Batch); err != nil {
 				cancel()
 				return nil, err
 			}

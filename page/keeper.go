@@ -28,8 +28,8 @@ type keeper struct {
 	planned feed[*Planned]
 
 	mu      sync.Mutex
-	details map[string]*watchedDetail
-	running sync.WaitGroup // the details
+	details map[[2]string]*watchedDetail // by path, and batch
+	running sync.WaitGroup               // the details
 
 	current  atomic.Pointer[time.Time] // until then what was known was certainly so; nil: not known
 	sessions atomic.Int64              // that were opened
@@ -42,7 +42,7 @@ type link struct {
 }
 
 func newKeeper(ctx context.Context, cfg Config) *keeper {
-	k := &keeper{cfg: cfg, ctx: ctx, details: map[string]*watchedDetail{}}
+	k := &keeper{cfg: cfg, ctx: ctx, details: map[[2]string]*watchedDetail{}}
 	k.hour.queues, k.hour.jobs = map[string]*queueHour{}, map[string]*jobHour{}
 	return k
 }

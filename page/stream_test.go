@@ -132,7 +132,7 @@ func TestAChangeReachesAllWhoLook(t *testing.T) {
 func TestAPageThatCame(t *testing.T) {
 	s := startServer(t, Config{})
 	s.show(0, 0)
-	d, err := s.keeper.detail("/jobs/prod/job-00000")
+	d, err := s.keeper.detail("/jobs/prod/job-00000", "")
 	if err != nil {
 		t.Fatal(err)
 	}

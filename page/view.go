@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"muster/apply/history"
+	"muster/resource/queue"
 	"muster/text"
 	"muster/view"
 )
@@ -76,6 +77,9 @@ func (v *views) render(r Request, b *Board, d *Detail) Rendered {
 	case Resource:
 		title = text.Visible(r.Path) + " – muster"
 		p.resource(d)
+	case Batch:
+		title = text.Visible(r.Path+"/"+r.Batch) + " – muster"
+		p.batch(d)
 	case History:
 		title = "History – muster"
 		p.history()
@@ -180,6 +184,8 @@ type Stack struct {
 type Detail struct {
 	view.Resource
 	Problem string // why the rest could not be read; empty if it was
+	// Batch is the one batch of the queue that somebody looks at, as ZooKeeper has it; nil: none, or it is not there.
+	Batch *view.BatchDetail
 
 	asked          // of a queue: what Redis knows
 	charts []chart // of a job or a queue: its last hour
@@ -212,7 +218,8 @@ type DeadTask struct {
 // Request says what is shown. It is parsed from a URL.
 type Request struct {
 	View   View
-	Path   string // of a resource
+	Path   string // of a resource; of a batch, that of its queue
+	Batch  string // id
 	Filter string // words, each of which is in what is shown
 	Status string
 	Kind   string
@@ -226,6 +233,7 @@ type View string
 const (
 	Overview View = "overview"
 	Resource View = "resource"
+	Batch    View = "batch"
 	History  View = "history"
 )
 
@@ -310,6 +318,8 @@ func (r Request) URL() string {
 	switch r.View {
 	case Resource:
 		u.Path = "/resource" + r.Path
+	case Batch:
+		u.Path = "/batch" + r.Path + "/" + r.Batch
 	case History:
 		u.Path = "/history"
 	}
@@ -325,13 +335,23 @@ func (r Request) URL() string {
 	return u.String()
 }
 
+// batchRequest is the request for QUEUE/BATCH.
+func batchRequest(at string) (Request, bool) {
+	i := strings.LastIndexByte(at, '/')
+	r := Request{View: Batch, Path: at[:i], Batch: at[i+1:]}
+	return r, i > 0 && queue.CheckBatchID(r.Batch) == nil
+}
+
 // parseRequest is the request of a URL, without what its view does not use; false if there is no such page.
 func parseRequest(u *url.URL) (Request, bool) {
 	q := u.Query()
 	path, isResource := strings.CutPrefix(u.Path, "/resource/")
+	batch, isBatch := strings.CutPrefix(u.Path, "/batch/")
 	switch {
 	case isResource:
 		return Request{View: Resource, Path: "/" + path}, path != ""
+	case isBatch:
+		return batchRequest("/" + batch)
 	case u.Path == "/history":
 		return Request{View: History, Stack: q.Get("stack")}, true
 	}

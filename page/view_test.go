@@ -20,6 +20,7 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/job"
+	"muster/resource/queue"
 	"muster/text"
 	"muster/view"
 )
@@ -47,12 +48,16 @@ func pages() map[string]struct {
 	of := func(b *Board, name string) page {
 		return page{Request{View: Resource, Path: "/jobs/prod/" + name}, b, detail(b, name)}
 	}
+	batch := func(b *Board, id string) page {
+		return page{Request{View: Batch, Path: "/jobs/prod/primes", Batch: id}, b, batchDetail(b, id)}
+	}
 	b, lost := sample(), sample()
 	lost.Unindexed = "/.muster cannot be read"
 	lost.Connected, lost.Unlisted, lost.Resources = false, []string{"/jobs/hidden: no permission"}, nil
 	return map[string]page{
 		"overview": {Request{View: Overview}, b, nil},
 		"filtered": {Request{View: Overview, Filter: "JOBS team=data", Status: needing, Kind: "job", Sort: "status"}, b, nil},
+		"batch":    batch(b, "nightly-7"), "ended": batch(b, "nightly-5"), "gone": batch(b, "nightly-1"),
 		"planned":  {Request{View: Overview, Sort: "plan"}, planned("jobs.hcl:3: <b>"), nil},
 		"replaced": of(planned(""), "ingest-eu"), "undeclared": of(planned(""), "archive"),
 		"declared": of(planned(""), "new <b>"),
@@ -79,7 +84,7 @@ func shown(t testing.TB, v *views, r Request, b *Board, d *Detail) string {
 func TestGoldenPages(t *testing.T) {
 	v := newViews()
 	all := pages()
-	for _, name := range []string{"overview", "filtered", "lost", "history", "absent", "job", "group", "queue"} {
+	for _, name := range []string{"overview", "filtered", "lost", "history", "absent", "job", "group", "queue", "batch"} {
 		p, file := all[name], filepath.Join("testdata", name+".html")
 		got := shown(t, v, p.r, p.b, p.d)
 		if update() {
@@ -485,7 +490,9 @@ func TestRequestsSurviveTheirURL(t *testing.T) {
 	for _, name := range hostile() {
 		name = strings.ReplaceAll(name, "/", "")
 		for _, r := range []Request{
-			{View: Resource, Path: "/jobs/" + name}, {View: History, Stack: strings.TrimSpace(name)},
+			{View: Resource, Path: "/jobs/" + name},
+			{View: Batch, Path: "/jobs/" + name, Batch: "nightly-7"},
+			{View: History, Stack: strings.TrimSpace(name)},
 			{View: Overview, Filter: strings.TrimSpace(name), Stack: name, Kind: name, Status: name, Sort: name},
 		} {
 			u, err := url.Parse(r.URL())
@@ -497,7 +504,9 @@ func TestRequestsSurviveTheirURL(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"/x", "/resource", "/resource/", "/history/x", "/favicon.ico"} {
+	for _, bad := range []string{
+		"/x", "/resource", "/resource/", "/history/x", "/batch/", "/batch/a", "/batch/a/b c", "/favicon.ico",
+	} {
 		if u, _ := url.Parse(bad); u == nil {
 			t.Error(bad)
 		} else if r, ok := parseRequest(u); ok {
@@ -534,6 +543,12 @@ func TestCommandsOfSteps(t *testing.T) {
 		if got := fmt.Sprintf("%s[%s]%s", string(s.Before), string(s.Command), string(s.After)); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", line, got, want)
 		}
+	}
+	failing := aQueue("q", queue.Found{Executors: 1, Watchers: 1, Batches: 2, Failed: 1}, 2, view.Queue{})
+	failing.Queue = nil // as the overview has it
+	which := step{"", "muster queue batches /jobs/prod/q", " shows which of them, and what to do with it"}
+	if d := cmp.Diff([]step{which}, stepsOf(failing)); d != "" {
+		t.Errorf("steps of a queue (-want +got):\n%s", d)
 	}
 	foreign := view.Resource{Path: "/jobs/a; rm -rf ~", Observed: resource.Observed{Foreign: true}}
 	want := []step{{"", `muster explain '/jobs/a; rm -rf ~'`, ""}}

@@ -397,25 +397,13 @@ func (e entry) matches(words []string) bool {
 // step is a next step, with its command apart.
 type step struct{ Before, Command, After word }
 
-// stepsOf are the next steps for j: one for each thing that can be done. Those for batches that failed are only here:
-// status prints them as what is amiss.
+// stepsOf are the next steps for j: one for each thing that can be done.
 func stepsOf(j view.Resource) []step {
 	var all []step
 	if next := j.NextStep(); next != "" {
 		for _, line := range report.StepLines(next, 1) {
 			all = append(all, splitStep(line))
 		}
-	}
-	if j.Queue == nil {
-		return all
-	}
-	if lost := j.Queue.Lost; len(lost) > 0 {
-		all = append(all, step{Before: word("submit " + text.List(lost, 3) + " again with the same --id")})
-	}
-	if failed := j.Queue.Failed; len(failed) > 0 {
-		batch := text.ShellWord(j.Path + "/" + failed[0])
-		all = append(all, step{"", word("muster queue batches " + batch), " says why watchers failed"},
-			step{"", word("muster queue retry " + batch), " lets them try again"})
 	}
 	return all
 }
@@ -436,7 +424,7 @@ func splitStep(line string) step {
 	for i := end; i < len(words) && !strings.HasSuffix(words[i-1], ",") && !strings.HasSuffix(words[i-1], ";"); i++ {
 		w, before := words[i], words[i-1]
 		isArgument := w != "" && strings.ContainsAny(w[:1], "/-'") || w == strings.ToUpper(w)
-		isValue := strings.HasPrefix(before, "--") && before != "--" && before != "--watch"
+		isValue := strings.HasPrefix(before, "--") && before != "--" && before != "--watch" && before != "--dead"
 		if isArgument || isValue {
 			end = i + 1
 		}

@@ -51,11 +51,16 @@ func (p *painter) resource(d *Detail) {
 
 // amissOf says what keeps the page from showing all, or a queue from working.
 func amissOf(d *Detail) (all []string) {
+	if d.Queue != nil {
+		all = d.Queue.Amiss()
+	}
+	return append(unreadOf(d), all...)
+}
+
+// unreadOf says what keeps the page from showing all.
+func unreadOf(d *Detail) (all []string) {
 	if d.Problem != "" {
 		all = append(all, "not everything could be read: "+d.Problem)
-	}
-	if d.Queue != nil {
-		all = append(all, d.Queue.Amiss()...)
 	}
 	if d.Redis != "" {
 		all = append(all, "Redis does not tell how far batches are: "+d.Redis)
@@ -269,16 +274,23 @@ func (p *painter) queue(d *Detail) {
 	if d.Queue != nil && len(d.Queue.Processes) > 0 {
 		p.processes(d)
 	}
-	if len(d.Dead) > 0 {
-		p.add(mainSlot, "dead", word(text.ShellWord(p.request.Path)))
-		for _, t := range d.Dead {
-			p.add("dead-list", "deadtask", t)
-		}
+	p.dead(d.Dead, p.request.Path)
+}
+
+// dead shows the newest dead tasks of a queue, or of a batch.
+func (p *painter) dead(all []DeadTask, of string) {
+	if len(all) == 0 {
+		return
+	}
+	p.add(mainSlot, "dead", word(text.ShellWord(of)))
+	for _, t := range all {
+		p.add("dead-list", "deadtask", t)
 	}
 }
 
 type batchView struct {
 	BatchProgress
+	Href                       string
 	Ended                      int64
 	Class, Percent, Rate, Left string
 }
@@ -295,7 +307,9 @@ func (p *painter) batches(d *Detail) {
 	}
 	p.add(mainSlot, "batches", nil)
 	for _, b := range all {
-		p.add("batches-list", "batch", batchOf(b))
+		v := batchOf(b)
+		v.Href = Request{View: Batch, Path: p.request.Path, Batch: b.ID}.URL()
+		p.add("batches-list", "batch", v)
 	}
 }
 

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"muster/resource"
 	"muster/tasks/store"
+	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -347,28 +347,9 @@ func (l ledger) set(ctx context.Context, id string, m *Manifest, next znode.Batc
 	return err
 }
 
-// Ended says how a batch ended; nil if none of this name has, or if it is forgotten.
+// Ended is zkstate.EndedBatch.
 func (l ledger) Ended(ctx context.Context, id string) (*znode.BatchEnd, error) {
-	dir := znode.EndedDays(l.root, l.g)
-	days, _, err := l.s.Children(ctx, dir)
-	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
-		return nil, err
-	}
-	for _, day := range slices.Backward(days) { // they are sorted: the newest first
-		body, _, err := l.s.Get(ctx, resource.Join(dir, day, id))
-		switch {
-		case errors.Is(err, zkconn.ErrNoNode):
-			continue
-		case err != nil:
-			return nil, err
-		}
-		b, err := znode.Decode[znode.BatchEnd](body)
-		if err != nil {
-			return nil, fmt.Errorf("ended batch %s: %w", id, err)
-		}
-		return &b, nil
-	}
-	return nil, nil
+	return zkstate.EndedBatch(ctx, l.s, l.root, l.g, id)
 }
 
 // settled returns errAgain when what is read next shows whether a write happened whose answer was lost.

@@ -65,6 +65,41 @@ type BatchCounts struct {
 	Broken   string `json:"broken,omitempty"`  // keys in Redis do not fit
 }
 
+// BatchDetail is one batch, also one that has ended.
+type BatchDetail struct {
+	BatchRow
+	Queue       string    `json:"queue"` // its path
+	SHA256      string    `json:"sha256"`
+	How         string    `json:"how,omitempty"` // it ended; empty: it has not
+	EndedBy     string    `json:"ended_by,omitempty"`
+	Ended       time.Time `json:"ended,omitzero"`
+	Generation  string    `json:"generation"`
+	TaskTimeout string    `json:"task_timeout"`
+}
+
+// Stopped is the state of an open batch that cannot go on, because Redis holds more than twice max_bytes.
+const Stopped = "stopped"
+
+// Next says what can be done with a batch; empty: nothing need be.
+func (d BatchDetail) Next() string {
+	at := text.ShellWord(d.Queue + "/" + d.ID)
+	switch c := d.BatchCounts; {
+	case d.State == "lost":
+		return "submit it again with its --id, or: muster queue cancel " + at
+	case d.State == "broken":
+		return "muster queue cancel " + at
+	case d.State == Stopped:
+		return "raise max_bytes of the queue and apply; or, to give this batch up: muster queue cancel " + at
+	case c != nil && c.Dead > 0:
+		return "muster queue batches " + at + " --dead shows why; muster queue retry " + at + " tries them again"
+	case c != nil && c.Tries > 0:
+		return "muster queue retry " + at + " lets watchers have it again"
+	case d.State == "paused":
+		return "muster queue resume " + at
+	}
+	return ""
+}
+
 // MaxShownBatches is how many batches the text of a queue shows.
 const MaxShownBatches = 20
 
@@ -72,12 +107,10 @@ const MaxShownBatches = 20
 func (d Queue) Amiss() []string {
 	var lines []string
 	if len(d.Lost) > 0 {
-		lines = append(lines, "Redis does not have "+text.List(d.Lost, MaxShownBatches)+
-			": submit them again with the same --id")
+		lines = append(lines, "Redis does not have "+text.List(d.Lost, MaxShownBatches))
 	}
 	if len(d.Failed) > 0 {
-		lines = append(lines, "no watcher gets "+text.List(d.Failed, MaxShownBatches)+
-			" any more: muster queue batches QUEUE/ID says why, and muster queue retry QUEUE/ID lets them try again")
+		lines = append(lines, "no watcher gets "+text.List(d.Failed, MaxShownBatches)+" any more")
 	}
 	if d.Refused != "" {
 		lines = append(lines, "Redis refuses: "+d.Refused)
@@ -166,23 +199,35 @@ func (queues) document(r Resource, common resourceJSON) any {
 }
 
 func (queues) next(r Resource) string {
-	if r.Queue == nil {
+	if !HasCounts(&r.Observed) {
 		return ""
 	}
-	f, at := queue.FoundOf(&r.Observed), r.Path
-	where := path.Base(at) + " --root " + path.Dir(at)
+	f, at := queue.FoundOf(&r.Observed), text.ShellWord(r.Path)
+	where := text.ShellWord(path.Base(r.Path)) + " --root " + text.ShellWord(path.Dir(r.Path))
 	var all []string
-	switch {
-	case f.Waiting > 0 && f.Watchers == 0:
-		all = append(all, "muster queue batches "+where+" shows whether an executor or a watcher is missing")
-	case f.Waiting > 0:
-		all = append(all, "muster executor "+where+" -- CMD executes what waits")
+	add := func(when bool, what string) {
+		if when {
+			all = append(all, what)
+		}
 	}
-	if f.Completed > 0 {
-		all = append(all, "muster watcher "+where+" -- CMD collects what is completed")
+	add(f.Waiting > 0 && f.Watchers == 0,
+		"muster queue batches "+where+" shows whether an executor or a watcher is missing")
+	add(f.Waiting > 0 && f.Watchers > 0, "muster executor "+where+" -- CMD executes what waits")
+	add(f.Completed > 0, "muster watcher "+where+" -- CMD collects what is completed")
+	add(f.Full, "raise max_bytes and apply, or give a batch up: muster queue batches "+at+" shows them")
+	if r.Queue == nil || len(r.Queue.Lost)+len(r.Queue.Failed) == 0 { // which ones is not known here
+		add(f.Lost > 0 || f.Failed > 0 || f.Refused,
+			"muster queue batches "+at+" shows which of them, and what to do with it")
+		return strings.Join(all, "; ")
 	}
-	if f.Full {
-		all = append(all, "raise max_bytes and apply, or muster queue cancel "+at+"/BATCH gives a batch up")
+	for _, id := range r.Queue.Lost[:min(1, len(r.Queue.Lost))] {
+		add(true, "submit "+text.List(r.Queue.Lost, 3)+" again with the same --id, or muster queue cancel "+
+			text.ShellWord(r.Path+"/"+id))
+	}
+	for _, id := range r.Queue.Failed[:min(1, len(r.Queue.Failed))] {
+		batch := text.ShellWord(r.Path + "/" + id)
+		add(true, "muster queue batches "+batch+" says why watchers failed")
+		add(true, "muster queue retry "+batch+" lets them try again")
 	}
 	return strings.Join(all, "; ")
 }

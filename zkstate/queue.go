@@ -3,6 +3,8 @@ package zkstate
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -138,10 +140,7 @@ func (r *Reader) QueueState(ctx context.Context, o *resource.Observed) (*view.Qu
 			s.Unread = append(s.Unread, znode.Batch(q.Root, g, e.name)+": "+bad.Error())
 			continue
 		}
-		s.Batches = append(s.Batches, view.Batch{
-			ID: e.name, State: string(b.State), Tasks: b.Tasks, Bytes: b.Bytes, Weight: b.Weight, Results: b.Results,
-			By: b.By, Since: b.Since,
-		})
+		s.Batches = append(s.Batches, batchOf(e.name, b))
 	}
 	slices.SortFunc(s.Batches, func(a, b view.Batch) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
@@ -197,4 +196,69 @@ func (r *Reader) queueProcesses(ctx context.Context, q queue.Queue, g string, s 
 		}
 	}
 	return err
+}
+
+func batchOf(id string, m znode.BatchManifest) view.Batch {
+	return view.Batch{
+		ID: id, State: string(m.State), Tasks: m.Tasks, Bytes: m.Bytes, Weight: m.Weight, Results: m.Results, By: m.By,
+		Since: m.Since,
+	}
+}
+
+// BatchDetail is an unfinished batch of generation g of q, as ZooKeeper has it.
+func BatchDetail(q queue.Queue, g, id string, m znode.BatchManifest) *view.BatchDetail {
+	return &view.BatchDetail{
+		BatchRow: view.BatchRow{Batch: batchOf(id, m)}, Queue: q.Path(), SHA256: m.SHA256, Generation: g,
+		TaskTimeout: cmp.Or(m.TaskTimeout, q.TaskTimeout).String(),
+	}
+}
+
+// EndedDetail is a batch that has ended.
+func EndedDetail(q queue.Queue, g, id string, end znode.BatchEnd) *view.BatchDetail {
+	d := BatchDetail(q, g, id, end.BatchManifest)
+	d.State, d.How, d.EndedBy, d.Ended = "ended", string(end.How), end.EndedBy, end.Ended
+	d.BatchCounts = &view.BatchCounts{Done: end.Done, Dead: end.Dead, Attempts: cmp.Or(end.Attempts, q.Attempts)}
+	return d
+}
+
+// Batch reads a batch of the queue that has this Record, also one that has ended lately; nil: there is none.
+func (r *Reader) Batch(ctx context.Context, rec *resource.Record, id string) (*view.BatchDetail, error) {
+	q, g := queue.Of(rec), rec.Generation
+	body, _, there, err := zkconn.IfThere(r.source.Get(ctx, znode.Batch(q.Root, g, id)))
+	if err != nil {
+		return nil, err
+	}
+	if there {
+		m, err := znode.Decode[znode.BatchManifest](body)
+		return BatchDetail(q, g, id, m), err
+	}
+	end, err := EndedBatch(ctx, r.source, q.Root, g, id)
+	if err != nil || end == nil {
+		return nil, err
+	}
+	return EndedDetail(q, g, id, *end), nil
+}
+
+// EndedBatch says how a batch ended; nil if none of this name has, or if it is forgotten.
+func EndedBatch(ctx context.Context, s Source, root, g, id string) (*znode.BatchEnd, error) {
+	dir := znode.EndedDays(root, g)
+	days, _, err := s.Children(ctx, dir)
+	if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+		return nil, err
+	}
+	for _, day := range slices.Backward(days) { // they are sorted: the newest first
+		body, _, err := s.Get(ctx, resource.Join(dir, day, id))
+		switch {
+		case errors.Is(err, zkconn.ErrNoNode):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		b, err := znode.Decode[znode.BatchEnd](body)
+		if err != nil {
+			return nil, fmt.Errorf("ended batch %s: %w", id, err)
+		}
+		return &b, nil
+	}
+	return nil, nil
 }

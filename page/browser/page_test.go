@@ -22,7 +22,7 @@ func views() map[string]string {
 		"overview": "/", "running": "/resource/jobs/ingest", "degraded": "/resource/jobs/nightly",
 		"stale": "/resource/jobs/died", "damaged": "/resource/jobs/hurt", "group": "/resource/apps/shop",
 		"queue": "/resource/queues/primes", "history": "/history", "filtered": "/?q=night&status=degraded",
-		"absent": "/resource/jobs/none",
+		"absent": "/resource/jobs/none", "batch": "/batch/queues/primes/numbers",
 	}
 }
 
@@ -86,6 +86,10 @@ func testShown(t *testing.T, w *town, s *server) {
 			"numbers", "slow", "hand-a", "executor", "2 tasks of slow", "unlucky number", "dead", "18 waiting", "13", "eye-a",
 			"100%", "1 dead", "muster queue retry", "Tasks a second 0/s", "Dead tasks 1", "Not known before ",
 		}},
+		{"batch", []string{
+			"/queues/primes", "numbers", "completed", "5 of 6 done, 1 dead", "unlucky number", "exit 65", "eye-a",
+			"muster queue retry /queues/primes/numbers",
+		}},
 		{"filtered", []string{"/jobs/nightly", "1 of 9"}},
 		{"absent", []string{"There is no /jobs/none"}},
 	} {
@@ -125,6 +129,9 @@ func testKeyboard(t *testing.T, w *town, s *server) {
 		t.Errorf("the Tab key leads to %q", order)
 	}
 	b.focusable(views()["queue"], 40)
+	b.do(chromedp.Click(chromedp.CSS("#batches-list a")))
+	b.await("the page of a batch", `document.querySelector("h1").textContent === "numbers"`)
+	b.live()
 	b.open("/")
 	b.live()
 	b.keys("/")
