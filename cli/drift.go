@@ -171,7 +171,7 @@ func (w *driftCheck) awaitNoApply(ctx context.Context, deadline time.Time) (int6
 			w.o.waitLock, w.cfg.Stack, text.Escape(holder))
 	})
 	if errors.Is(err, context.DeadlineExceeded) { // no server answered: that is not a lock that is held
-		err = fmt.Errorf("%w: no answer whether an apply is under way: %w", zkconn.ErrUnreachable, err)
+		err = fmt.Errorf("%w: no answer whether an apply is under way: %w", zkconn.ErrUnreachable, text.Plain(err))
 	}
 	return last, err
 }

@@ -134,7 +134,7 @@ func (p *process) printLeader(l member.Leader, asJSON bool) {
 	case asJSON:
 		_ = p.printJSONLine(l) // stdoutError has the error
 	case l != (member.Leader{}):
-		fmt.Fprintf(p.out, "%s %d\n", text.Escape(cmp.Or(l.Address, "-")), l.Epoch)
+		fmt.Fprintf(p.out, "%s %d %s\n", text.Escape(cmp.Or(l.Address, "-")), l.Epoch, text.Escape(l.Identity))
 	}
 }
 

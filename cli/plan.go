@@ -59,7 +59,7 @@ apply" would do. It changes nothing.`,
 	p.completePlan(cmd, &o.planFlags)
 	cmd.ValidArgsFunction = completeConfig
 	cmd.Flags().BoolVar(&o.detailed, "detailed-exitcode", false,
-		"exit 2 if there is something to change, 3 if something needs attention")
+		"exit 2 if there is something to change, 3 if something needs attention, 7 if a guard refuses the plan")
 	return cmd
 }
 
@@ -159,12 +159,12 @@ func (p *process) applyFile(name string, servers []string) string {
 	return strings.Join(text.Each(append(words, name), text.ShellWord), " ")
 }
 
-// save writes the plan file of --out, unless a guard refuses the plan.
+// save writes the plan file of --out, unless a guard refuses the plan. The refusal is also for who asks for the code.
 func (p *process) save(cfg *spec.Config, c comparison, o planOptions) error {
-	if o.out == "" {
+	if o.out == "" && !o.detailed {
 		return nil
 	}
-	if err := o.guard(cfg, c.plan); err != nil {
+	if err := o.guard(cfg, c.plan); err != nil || o.out == "" {
 		return err
 	}
 	file, err := planfile.Encode(declarable(), c.saved)

@@ -126,14 +126,16 @@ func floorPlan() map[string]room {
 		"wrap/command": {ours: []string{"text", "zkstate/zkconn"}, others: []string{"golang.org/x/sys/unix"}},
 		// A process's side of a queue, and what it keeps in Redis.
 		"tasks/store": {
-			ours: []string{"resource", "resource/queue", "tasks/store/lua"}, others: []string{"github.com/redis/go-redis/v9"},
+			ours:   []string{"resource", "resource/queue", "tasks/store/lua", "text"},
+			others: []string{"github.com/redis/go-redis/v9"},
 		},
 		// The scripts in Go, and a Redis in memory: tests only.
 		"tasks/store/lua":        {},
 		"tasks/store/storemodel": {ours: []string{"tasks/store/lua"}},
 		"tasks": {
 			ours: []string{
-				"resource", "resource/queue", "tasks/store", "zkstate", "zkstate/seat", "zkstate/zkconn", "zkstate/znode",
+				"resource", "resource/queue", "tasks/store", "text", "zkstate", "zkstate/seat", "zkstate/zkconn",
+				"zkstate/znode",
 			},
 			others: []string{"github.com/redis/go-redis/v9"},
 		},

@@ -23,9 +23,10 @@ import (
 type listing struct {
 	config   []string // *.hcl, *.hcl.json
 	autoVars []string // *.auto.vars.hcl, *.auto.vars.hcl.json
+	vars     []string // *.vars.hcl, *.vars.hcl.json, which are read only if an option names them
 }
 
-// scan lists the files of dir. A variable file that is not automatic is read only if an option names it.
+// scan lists the files of dir.
 func (f *findings) scan(dir string) (listing, bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -43,6 +44,7 @@ func (f *findings) scan(dir string) (listing, bool) {
 		case hasSuffix(name, ".auto.vars.hcl"):
 			l.autoVars = append(l.autoVars, name)
 		case hasSuffix(name, ".vars.hcl"):
+			l.vars = append(l.vars, name)
 		case hasSuffix(name, ".hcl"):
 			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
 				continue // a link to a folder

@@ -148,7 +148,7 @@ func (l *loader) load() *Config {
 
 	l.declareVariables()
 	l.readValues(files.autoVars)
-	l.settleVariables()
+	l.settleVariables(files.vars)
 	l.settleLocals()
 	l.validateVariables()
 

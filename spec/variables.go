@@ -89,7 +89,7 @@ func (l *loader) constantScope(in string) *scope {
 }
 
 // settleVariables gives each variable the value that won, converted to its type.
-func (l *loader) settleVariables() {
+func (l *loader) settleVariables(files []string) {
 	for _, name := range sortedKeys(l.vars) {
 		v := l.vars[name]
 		if v.bad {
@@ -114,8 +114,22 @@ func (l *loader) settleVariables() {
 			d.Help = fmt.Sprintf(
 				"give it with --var %s=VALUE, %s%[1]s, or in a *.auto.vars.hcl file; or declare a default",
 				name, envPrefix)
+			if unread := l.unread(files); len(unread) > 0 {
+				d.Help = "give --var-file " + text.List(unread, 3) + "; or " + d.Help
+			}
 		}
 	}
+}
+
+// unread is which of these files in the directory of the configuration no --var-file names.
+func (l *loader) unread(files []string) (unread []string) {
+	for _, name := range files {
+		path := filepath.Join(l.dir, name)
+		if !slices.ContainsFunc(l.opts.Vars, func(in VarInput) bool { return filepath.Clean(in.File) == path }) {
+			unread = append(unread, path)
+		}
+	}
+	return unread
 }
 
 func (l *loader) varObject() cty.Value {

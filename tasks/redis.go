@@ -16,6 +16,7 @@ import (
 	"muster/resource"
 	"muster/resource/queue"
 	"muster/tasks/store"
+	"muster/text"
 	"muster/zkstate/zkconn"
 )
 
@@ -222,7 +223,7 @@ func Unlink(ctx context.Context, rec *resource.Record, access Access, hosts []st
 		err = unlinkAll(ctx, client, q, store.Prefix(rec.Generation))
 	}
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("redis at %s: %w", strings.Join(at.Hosts, ","), context.Cause(ctx))
+		return fmt.Errorf("redis at %s: %w", strings.Join(at.Hosts, ","), text.Plain(context.Cause(ctx)))
 	}
 	return err
 }

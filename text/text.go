@@ -133,8 +133,11 @@ func Size(bytes int64) string {
 	return fmt.Sprintf("%d MiB", (bytes+mib-1)/mib)
 }
 
-// List names at most so many of all and counts the rest: "a, b and 7 more".
+// List names so many of all and counts the rest: "a, b and 7 more". One more is named, too.
 func List[T any](all []T, most int) string {
+	if len(all) == most+1 {
+		most++
+	}
 	named := Each(all[:min(len(all), most)], func(one T) string { return fmt.Sprint(one) })
 	s := strings.Join(named, ", ")
 	if extra := len(all) - len(named); extra > 0 {

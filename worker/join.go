@@ -11,6 +11,7 @@ import (
 
 	"muster/resource"
 	"muster/resource/job"
+	"muster/text"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -134,7 +135,7 @@ func Join(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
 			err = s.Sync(ctx, znode.Record(job.KindName, c.Root, c.Job))
 		}
 		if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*waitError)) {
-			err = fmt.Errorf("%w: %w", zkconn.ErrUnreachable, err) // a request that got no answer
+			err = fmt.Errorf("%w: %w", zkconn.ErrUnreachable, text.Plain(err)) // a request that got no answer
 		}
 		if err != nil {
 			return nil, fmt.Errorf("join %s as %s: %w", resource.Join(c.Root, c.Job), c.Identity, err)

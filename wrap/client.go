@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"muster/member"
+	"muster/text"
 	"muster/wrap/command"
 )
 
@@ -118,12 +119,12 @@ func (c *Client) send(ctx context.Context, method, path string, question any) (*
 		return answer, nil
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	body, err = io.ReadAll(answer.Body)
 	var r Refusal
-	if err == nil && json.Unmarshal(text, &r) == nil && r.Text != "" {
+	if err == nil && json.Unmarshal(body, &r) == nil && r.Text != "" {
 		return nil, &r
 	}
-	return nil, c.unavailable(errors.Join(err, fmt.Errorf("%s: %s", answer.Status, strings.TrimSpace(string(text)))))
+	return nil, c.unavailable(errors.Join(err, fmt.Errorf("%s: %s", answer.Status, strings.TrimSpace(string(body)))))
 }
 
 func (c *Client) unavailable(err error) error {
@@ -135,7 +136,7 @@ func (c *Client) unavailable(err error) error {
 	if errors.As(err, &number) { // the texts around it name the socket, as this one does
 		err = number
 	}
-	return fmt.Errorf("%w at %s (%s): %w", ErrUnavailable, c.socket, SocketVariable, err)
+	return fmt.Errorf("%w at %s (%s): %w", ErrUnavailable, c.socket, SocketVariable, text.Plain(err))
 }
 
 // What commands of a member ask it.

@@ -14,6 +14,7 @@ import (
 
 	"muster/member"
 	"muster/resource"
+	"muster/text"
 	"muster/wrap/command"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -361,7 +362,7 @@ const retryPause = time.Second
 
 // waitForServer calls f until a server can be reached, or the limit has passed.
 func (l *life) waitForServer(ctx context.Context, f func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, l.limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, l.limit, text.Plain(context.DeadlineExceeded))
 	defer cancel()
 	for first := true; ; first = false {
 		err := f()
@@ -423,7 +424,7 @@ func inTime(limit time.Duration, join func(context.Context) error) func(context.
 		return join
 	}
 	return func(ctx context.Context) error {
-		limited, cancel := context.WithTimeout(ctx, limit)
+		limited, cancel := context.WithTimeoutCause(ctx, limit, text.Plain(context.DeadlineExceeded))
 		defer cancel()
 		err := join(limited)
 		if err != nil && limited.Err() != nil && ctx.Err() == nil {
@@ -472,7 +473,7 @@ func (l *life) end(session *zkconn.Session) {
 // unanswered adds zkconn.ErrUnreachable to the error of a request that got no answer in time.
 func unanswered(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, zkconn.ErrUnreachable) {
-		return fmt.Errorf("%w: %w", zkconn.ErrUnreachable, err)
+		return fmt.Errorf("%w: %w", zkconn.ErrUnreachable, text.Plain(err))
 	}
 	return err
 }

@@ -18,6 +18,7 @@ import (
 
 	"muster/resource"
 	"muster/resource/queue"
+	"muster/text"
 )
 
 var (
@@ -79,7 +80,7 @@ func (c Config) dial(ctx context.Context, at queue.Redis, addr string) (net.Conn
 	}
 	secret := c.Username != "" || c.Password != "" || c.SentinelPassword != ""
 	if secret && !c.Hosts.Include(addr) {
-		return nil, fmt.Errorf("redis at %s: %w; add %s to %s if it may have them", addr, ErrHost, host, queue.EnvHosts)
+		return nil, fmt.Errorf("%w; add %s to %s if it may have them", ErrHost, host, queue.EnvHosts)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -384,5 +385,5 @@ func strange(err error) error {
 	if unread {
 		return fmt.Errorf("%w: %w", ErrReply, err)
 	}
-	return err
+	return text.Plain(err)
 }
