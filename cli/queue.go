@@ -303,7 +303,7 @@ func (o *batchesOptions) show(
 	if o.json {
 		err = report.BatchesJSON(to, rows)
 	} else {
-		err = writeBatches(to, f, rows, now)
+		err = writeBatches(to, f, rows, now, width(p.out))
 		for _, r := range rows { // the oldest with which something can be done
 			if next := (view.BatchDetail{BatchRow: r, Queue: f.path}).Next(); next != "" {
 				fmt.Fprintf(to, "\nnext: %s\n", p.paste(next))
@@ -393,23 +393,28 @@ func count(r *view.BatchRow, b store.Batch, there, full bool) {
 	}
 }
 
-// writeBatches writes the table. Without now it has times instead of ages, and changes only when something happens.
-func writeBatches(to io.Writer, f foundQueue, rows []view.BatchRow, now time.Time) error {
+// writeBatches writes the table, for a terminal with so many columns, or 0. Without now it has times instead of ages,
+// and changes only when something happens.
+func writeBatches(to io.Writer, f foundQueue, rows []view.BatchRow, now time.Time, columns int) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintf(to, "%s has no unfinished batch.\n", text.Escape(f.path))
 		return err
 	}
-	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "batch\tstate\t%s\ttasks\tdone\tdead\tin hand\tweight\tresults\n", view.AgeHeading(now, "age"))
+	table := [][]string{{
+		"batch", "state", view.AgeHeading(now, "age"), "tasks", "done", "dead", "in hand", "weight", "results",
+	}}
 	for _, r := range rows {
 		done, dead, hand := "-", "-", "-"
 		if r.BatchCounts != nil {
 			done, dead, hand = fmt.Sprint(r.Done), fmt.Sprint(r.Dead), fmt.Sprint(r.InHand)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%d\t%s\n", text.Escape(r.ID), r.State,
-			view.Age(now, r.Since), r.Tasks, done, dead, hand, r.Weight, text.Escape(string(r.Results)))
+		table = append(table, []string{
+			r.ID, r.State, view.Age(now, r.Since), fmt.Sprint(r.Tasks), done, dead, hand, fmt.Sprint(r.Weight),
+			string(r.Results),
+		})
 	}
-	return t.Flush()
+	_, err := io.WriteString(to, text.Table(table, columns))
+	return err
 }
 
 func newCancelCmd(p *process) *cobra.Command {

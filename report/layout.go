@@ -49,17 +49,17 @@ const (
 
 // page writes text in columns. After an error of the writer it writes nothing more, and flush returns that error.
 type page struct {
-	w          *bufio.Writer
-	color      bool
-	width      int
-	wrapCounts bool // wrap also lines of counts; without a terminal, tools may read them
-	col        int  // column of the next character
+	w        *bufio.Writer
+	color    bool
+	width    int
+	terminal bool // without one, tools may read tables and lines of counts
+	col      int  // column of the next character
 }
 
 func newPage(w io.Writer, o Options) *page {
-	p := &page{w: bufio.NewWriter(w), color: o.Color, width: o.Width, wrapCounts: true}
+	p := &page{w: bufio.NewWriter(w), color: o.Color, width: o.Width, terminal: true}
 	if p.width <= 0 {
-		p.width, p.wrapCounts = 80, false
+		p.width, p.terminal = 80, false
 	}
 	return p
 }
@@ -110,7 +110,7 @@ func (p *page) line(st style, s string, hang int) {
 }
 
 func (p *page) countsLine(s string) {
-	if p.wrapCounts {
+	if p.terminal {
 		p.wrap(bold, s, 2)
 	} else {
 		p.write(bold, s)

@@ -3,12 +3,10 @@ package report
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"muster/apply/history"
@@ -49,16 +47,13 @@ func Status(w io.Writer, all []view.Resource, o Options) error {
 	return p.flush()
 }
 
-// table writes rows in aligned columns, the first row as a heading.
+// table writes rows in aligned columns, the first row as a heading. At a terminal they fit; in a pipe nothing is cut.
 func (p *page) table(rows [][]string) {
-	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		for i, cell := range row {
-			row[i] = text.Escape(cell)
-		}
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+	columns := 0
+	if p.terminal {
+		columns = p.width
 	}
-	t.Flush() // p.w keeps an error
+	p.w.WriteString(text.Table(rows, columns))
 }
 
 func statusWord(o *resource.Observed) string {

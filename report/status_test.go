@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"muster/apply/history"
 	"muster/plan"
@@ -41,6 +42,22 @@ func TestStatusReturnsTheWritersError(t *testing.T) {
 }
 
 // formingJob has workers in every state, and two barriers under way.
+// TestStatusFitsItsWidth: tables fit the terminal.
+func TestStatusFitsItsWidth(t *testing.T) {
+	all := append(statusOfGroups(), append(jobs(), primes(t, 2), shopDetail())...)
+	for _, width := range []int{30, 40, 80} {
+		var b strings.Builder
+		if err := report.Status(&b, all, report.Options{Width: width, Now: hour(0)}); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > width {
+				t.Errorf("wider than %d columns: %s", width, line)
+			}
+		}
+	}
+}
+
 func formingJob() view.Resource {
 	j := view.Resource{Path: "/jobs/prod/nightly", Observed: recorded(declared("nightly", 9), 5, 1, 1)}
 	j.Observed.Created = hour(-10)
