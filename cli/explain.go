@@ -187,7 +187,7 @@ func explainWord(arg string) (page string, ok bool) {
 			return page, true
 		}
 	}
-	next, ok := words[arg]
+	next, ok := docs.Words[arg]
 	return fmt.Sprintf("# %s\n\nmuster has no %s. Here it is:\n\n    %s\n", arg, arg, next), ok
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"muster/docs"
 	"muster/resource"
 	"muster/text"
 )
@@ -122,7 +123,7 @@ func newHelpCmd(p *process) *cobra.Command {
 }
 
 func unknownCommand(root *cobra.Command, name string) error {
-	if next, ok := words[name]; ok {
+	if next, ok := docs.Words[name]; ok {
 		return usagef(next, "unknown command %q", name)
 	}
 	var names []string

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/json"
 
+	"muster/docs"
 	"muster/text"
 )
 
@@ -262,7 +263,11 @@ func (s *scope) structure(d *hcl.Diagnostic, has schema) {
 		out.Help = argumentMeant(name, has)
 	case d.Summary == "Unsupported block type":
 		out := s.add(codeBlock, d.Subject, "there is no block %q %s", name, place)
-		out.Help = meant(name, append(names, has.args...), "known here")
+		known := append(names, has.args...)
+		out.Help = meant(name, known, "known here")
+		if next, ok := docs.Words[name]; ok && s.in == "" && text.Nearest(name, known) == "" {
+			out.Help = "in muster: " + next
+		}
 	case d.Summary == "Extraneous JSON object property":
 		out := s.add(codeArgument, d.Subject, "there is no argument or block %q %s", name, place)
 		out.Help = argumentMeant(name, has)

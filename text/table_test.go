@@ -30,7 +30,9 @@ func TestTable(t *testing.T) {
 			t.Errorf("%d columns:\n%s", columns, got)
 		}
 	}
-	want := "job               status     last run\n/jobs/prod/etl-…  running    2026-11-22 …\n/jobs/日本        ready\\x1b  -\n"
+	want := "job               status     last run\n" +
+		"/jobs/prod/etl-…  running    2026-11-22 …\n" +
+		"/jobs/日本        ready\\x1b  -\n"
 	if got := text.Table(rows, 41); got != want {
 		t.Errorf("with 41 columns:\n%s", got)
 	}

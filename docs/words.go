@@ -1,10 +1,10 @@
-package cli
+package docs
 
 import "strings"
 
-// words is the one table of what other tools call things that have another name here, for unknown commands and for
-// "muster explain WORD". The words of a row mean the same; its text is a next step.
-var words = wordTable(
+// Words is the one table of what other tools call things that have another name here: for unknown commands and blocks,
+// and for "muster explain WORD". It has a next step for each word. The words of a row mean the same.
+var Words = wordTable(
 	"batch: muster queue batches QUEUE/BATCH",
 	"batches: muster queue batches QUEUE",
 	"cancel revoke purge: muster queue cancel QUEUE/BATCH",
@@ -25,7 +25,7 @@ var words = wordTable(
 	"rollback revert undo: muster history shows what was applied; apply the files of then",
 	"moved: docs/howto/move-a-root.md; a job under another name is another job",
 	"removed: remove the block, then: muster apply",
-	"module: -f takes a directory; docs/language.md says how files share variables",
+	"module: the files of a directory are one configuration; docs/language.md says what they share",
 
 	"start exec: muster worker --job JOB -- COMMAND",
 	"elect election lock leader campaign: muster member --group GROUP -- COMMAND",
