@@ -121,7 +121,7 @@ func (h *lastHour) compare(old, now *Board) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was := old.Resources
+	was, none := old.Resources, &resource.Observed{}
 	gone := func(than string) {
 		for len(was) > 0 && (than == "" || was[0].Path < than) {
 			delete(h.jobs, was[0].Path)
@@ -129,7 +129,7 @@ func (h *lastHour) compare(old, now *Board) {
 		}
 	}
 	for i := range now.Resources {
-		r, before := &now.Resources[i], &resource.Observed{}
+		r, before := &now.Resources[i], none
 		gone(r.Path)
 		if len(was) > 0 && was[0].Path == r.Path {
 			before, was = &was[0].Observed, was[1:]

@@ -173,8 +173,11 @@ func (p *painter) plan(all []entry) {
 	differs := 0
 	for _, e := range all {
 		word := e.Plan
-		if strings.Contains(word, "change") {
+		switch {
+		case strings.Contains(word, "change"):
 			word = "to change"
+		case plan.Action(word).Changes():
+			word = "to " + word
 		}
 		count[word]++
 		if word != inSync && word != "–" {
@@ -183,8 +186,8 @@ func (p *painter) plan(all []entry) {
 	}
 	var parts []string
 	for _, word := range []string{
-		"missing", "to change", string(plan.Update), string(plan.Replace), string(plan.Delete), string(plan.Blocked),
-		string(plan.LeftRunning), inSync,
+		"missing", "to change", "to update", "to replace", "to delete", string(plan.Blocked), string(plan.LeftRunning),
+		inSync,
 	} {
 		if n := count[word]; n > 0 {
 			parts = append(parts, text.Thousands(n)+" "+word)
@@ -206,12 +209,16 @@ func (p *painter) planOf(at string) {
 		return
 	}
 	if r, ok := p.board.Planned.rows[at]; ok {
+		next := step{Command: word(p.board.Planned.Command)}
+		if proceed := r.Proceed(); proceed != "" {
+			next = splitStep(proceed)
+		}
 		v := struct {
 			plan.Row
 			Word    string
 			Changes []resource.Change
 			Next    step
-		}{r, p.board.Planned.word(at), r.Changes(), splitStep(cmp.Or(r.Proceed(), p.board.Planned.Command))}
+		}{r, p.board.Planned.word(at), r.Changes(), next}
 		p.add(mainSlot, "planned", v)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	_ "embed"
 	"fmt"
 	"image/png"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,6 +46,7 @@ func TestPage(t *testing.T) {
 	t.Run("keyboard", on(testKeyboard))
 	t.Run("without_scripts", on(testWithoutScripts))
 	t.Run("other_media", on(testOtherMedia))
+	t.Run("planned", on(testPlanned))
 	t.Run("requests", func(t *testing.T) { testHostileRequests(t, s) })
 	t.Run("worker_dies", on(testWorkerDies))
 	t.Run("server_is_gone", on(testServerIsGone))
@@ -99,6 +102,34 @@ func testShown(t *testing.T, w *town, s *server) {
 	if filtered := b.textOf("#rows"); strings.Contains(filtered, "ingest") {
 		t.Errorf("filtered: %s", filtered)
 	}
+}
+
+// testPlanned: what the configuration says that is not so, also after its files have changed and while they are broken.
+func testPlanned(t *testing.T, w *town, _ *server) {
+	s := w.serve("-f", "etl")
+	b := newTab(t, s.url)
+	b.open("/")
+	b.awaitText("Configuration of stack etl", "in sync")
+	file := filepath.Join(w.dir, "etl", "main.hcl")
+	body, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changed := strings.Replace(string(body), "workers = 8", "workers = 9", 1)
+	change(changed + "job \"wanted\" {\n  root = \"/jobs\"\n  workers = 1\n}\n")
+	b.awaitText("1 missing", "1 to change", "muster plan", "wanted")
+	b.accessible("planned")
+	change("job {")
+	b.awaitText("It cannot be read, so what follows is of what was read before", "1 missing")
+	b.open("/resource/jobs/idle")
+	b.awaitText("What a plan would do: 1 change", "workers: 8 → 9")
+	b.accessible("planned-job")
 }
 
 // testAccessible: every view can be read by everybody.
