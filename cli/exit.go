@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,13 +101,13 @@ func outcomes() []outcome {
 		{exitcode.Error, "", errorSet{finding(exitcode.Error)}},
 		{exitcode.Done, "", errorSet{finding(exitcode.Done), worker.ErrCompleted}},
 		// Commands that have no findings.
-		{exitcode.NotJoined, "muster status NAME shows who is live", errorSet{new(*worker.AbsentError)}},
-		{exitcode.NotJoined, "muster status NAME shows who has joined", errorSet{worker.ErrNotOpen}},
+		{exitcode.NotJoined, "muster status {job} shows who is live", errorSet{new(*worker.AbsentError)}},
+		{exitcode.NotJoined, "muster status {job} shows who has joined", errorSet{worker.ErrNotOpen}},
 		{exitcode.NotJoined, "", errorSet{new(*worker.UnpublishedError), member.ErrNotOpen, tasks.ErrNotOpen}},
 		{exitcode.Aborted, "", errorSet{new(*worker.AbortedError)}},
-		{exitcode.Fenced, "muster status NAME shows who is live", errorSet{worker.ErrFenced, worker.ErrHeld}},
+		{exitcode.Fenced, "muster status {job} shows who is live", errorSet{worker.ErrFenced, worker.ErrHeld}},
 		{exitcode.Fenced, "", errorSet{member.ErrHeld, member.ErrNotHeld, tasks.ErrHeld}},
-		{exitcode.Full, "muster status NAME shows who has joined", errorSet{worker.ErrFull}},
+		{exitcode.Full, "muster status {job} shows who has joined", errorSet{worker.ErrFull}},
 		{exitcode.Full, "", errorSet{
 			worker.ErrDataFull, member.ErrStateTooLarge, member.ErrOperationLimit, member.ErrOutputTooLarge,
 			tasks.ErrTooLarge, tasks.ErrManyBatches,
@@ -199,12 +200,23 @@ func (p *process) printError(ctx context.Context, err error) {
 	if err == nil || errors.As(err, &found) || errors.Is(err, errPrinted) {
 		return
 	}
-	next := nextStep(err)
+	next := strings.ReplaceAll(nextStep(err), jobPlaceholder, p.jobName())
 	if p.record(ctx, slog.LevelError, err.Error(), slog.String("next", p.paste(next))) {
 		return
 	}
 	fmt.Fprintf(p.err, "muster: %s\n", text.EscapeLines(err.Error()))
 	p.printNext(next)
+}
+
+// jobPlaceholder stands in next steps for the job of the worker whose error it is.
+const jobPlaceholder = "{job}"
+
+// jobName is the path or the name of the job of this worker, or of the worker whose command this is.
+func (p *process) jobName() string {
+	if name := cmp.Or(p.job, p.environ.value(wrap.JobVariable)); name != "" {
+		return text.ShellWord(name)
+	}
+	return "JOB"
 }
 
 func (p *process) printNext(step string) {

@@ -111,9 +111,9 @@ func afterAbort(e *worker.AbortedError) string {
 	switch start := e.Name == znode.StartBarrier; {
 	case start && e.Retry:
 		return "start the worker again, as the others are: all that are there at one time pass. " +
-			"muster status NAME shows who is live"
+			"muster status {job} shows who is live"
 	case start:
-		return "make the job anew: muster terminate NAME, then muster apply"
+		return "make the job anew: muster terminate {job}, then muster apply"
 	case e.Retry:
 		return "call it again, as the others do; muster members --live shows who is here"
 	}

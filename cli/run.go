@@ -51,6 +51,7 @@ type process struct {
 	flags   globalFlags
 	log     *slog.Logger
 	called  called
+	job     string // the path of the worker's job
 
 	redisHosts   []string // of the queues that the applied plan declares
 	reportErrors []error  // of reports that were not written

@@ -89,6 +89,7 @@ func runWorker(ctx context.Context, p *process, o workerOptions) error {
 	if err != nil {
 		return err
 	}
+	p.job = resource.Join(c.Worker.Root, o.job)
 	return p.live(&c.Life, func() command.Result { return wrap.Run(ctx, c) }, func(err error) error {
 		return withRemedy(err, []remedy{
 			{nil, "start the worker again: it takes up its id", errorSet{worker.ErrSessionLost}},
