@@ -188,7 +188,7 @@ func explainWord(arg string) (page string, ok bool) {
 		}
 	}
 	next, ok := docs.Words[arg]
-	return fmt.Sprintf("# %s\n\nmuster has no %s. Here it is:\n\n    %s\n", arg, arg, next), ok
+	return fmt.Sprintf("# %s\n\nA word of other tools. In muster:\n\n    %s\n", arg, next), ok
 }
 
 func explainExit(code int) string {

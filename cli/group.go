@@ -293,7 +293,8 @@ func (o *runDutyOptions) accepted(
 	case len(now.Members) == 0:
 		err = fmt.Errorf("%s: the run is written down, but no member of the group is live", d.name())
 	case now.duty.PausedBy != "":
-		err = fmt.Errorf("%s: the run is written down, but the duty is paused by %s", d.name(), now.duty.PausedBy)
+		err = fmt.Errorf("%s: the run is written down and begins when the duty is resumed: it is paused by %s", d.name(),
+			now.duty.PausedBy)
 		next = "muster group resume " + text.ShellWord(d.name())
 	}
 	if err != nil {

@@ -385,8 +385,12 @@ func (w *awaited) end(err error) error {
 func (w *awaited) afterTimeUp() string {
 	at := text.ShellWord(w.at)
 	if w.o.run == "" && slices.Contains(w.o.states, string(job.Completed)) && w.seen.Status() == resource.StatusReady {
-		if last := job.LastRun(w.seen.Record); last != nil && last.ID != "" {
+		switch last := job.LastRun(w.seen.Record); {
+		case last != nil && last.ID != "":
 			return "muster wait " + at + " --for completed --run " + text.ShellWord(last.ID) + " finds the run before"
+		case last != nil:
+			return "muster status " + at + " shows the run before; to wait for a run that may have ended, give it a name: " +
+				"muster worker --run, and here --run"
 		}
 	}
 	return "muster status " + at + " shows who is missing"

@@ -7,16 +7,16 @@ import "strings"
 var Words = wordTable(
 	"batch: muster queue batches QUEUE/BATCH",
 	"batches: muster queue batches QUEUE",
-	"cancel revoke purge: muster queue cancel QUEUE/BATCH",
+	"cancel revoke: muster queue cancel QUEUE/BATCH",
 	"drop: muster queue drop QUEUE",
 	"retry requeue: muster queue retry QUEUE",
-	"handover: muster group handover GROUP/DUTY",
+	"handover failover failback: muster group handover GROUP/DUTY",
 	"run trigger dispatch: muster group run GROUP/CRON",
 	"pause suspend: muster group pause GROUP/DUTY, or: muster queue pause QUEUE",
 	"resume unpause: muster group resume GROUP/DUTY, or: muster queue resume QUEUE",
 	"self: muster members --self",
 
-	"destroy delete remove rm: remove the job's block and: muster apply; or: muster terminate JOB",
+	"destroy delete remove rm purge: remove the job's block and: muster apply; or: muster terminate JOB",
 	"stop kill down: muster terminate JOB",
 	"deploy create up: muster apply",
 	"diff refresh preview: muster plan",
@@ -27,16 +27,17 @@ var Words = wordTable(
 	"removed: remove the block, then: muster apply",
 	"module: the files of a directory are one configuration; docs/language.md says what they share",
 
-	"start exec: muster worker --job JOB -- COMMAND",
-	"elect election lock leader campaign: muster member --group GROUP -- COMMAND",
+	"start restart exec: muster worker --job JOB -- COMMAND",
+	"leader who: muster follow GROUP/DUTY says who has it; muster member --group GROUP -- COMMAND takes part",
+	"elect election lock campaign: muster member --group GROUP -- COMMAND",
 	"schedule cron beat: declare a cron in a group, then: muster member --group GROUP --duties DIR",
 	"enqueue push send produce: muster submit QUEUE",
 	"consume process dequeue: muster executor QUEUE -- COMMAND",
 
-	"ps ls list top nodes pods jobs: muster status",
+	"ps ls list top node nodes pod pods job jobs alloc: muster status",
 	"describe inspect: muster explain NAME",
 	"logs log: muster explain GROUP/CRON shows the runs of a cron; a worker's command writes where the worker does",
-	"dashboard ui web flower: muster serve",
+	"dashboard ui web flower metrics prometheus: muster serve",
 	"monitor events watch: muster status --watch",
 )
 
