@@ -22,6 +22,7 @@ import (
 	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/text"
 	"muster/view"
 	"muster/zkstate"
@@ -30,6 +31,7 @@ import (
 type explainOptions struct {
 	searchFlags
 	json bool
+	nth  int // run of a cron, from the newest, which is 1; 0: none
 }
 
 func newExplainCmd(p *process) *cobra.Command {
@@ -40,23 +42,32 @@ func newExplainCmd(p *process) *cobra.Command {
 		Long: `Explains one job, group or queue, by the address of its declaration or by its
 znode path: why a plan says what it says, what was observed, and where each
 declared value came from. Of a duty of a group: why this member has it, or why
-nobody has. Or explains a diagnostic by its code, what gives it and how to mend
-it; a word that muster prints as a state, or an exit code, and what to do then;
-a word of muster, such as roll; or what another tool calls so. None of these
-asks a server. A job of such a name is explained by its address or path.`,
+nobody has; and of a cron all runs that are kept, with the end of the output of
+the last one that failed. Or explains a diagnostic by its code, what gives it
+and how to mend it; a word that muster prints as a state, or an exit code, and
+what to do then; a word of muster, such as roll; or what another tool calls so.
+None of these asks a server. A job of such a name is explained by its address
+or path.`,
 		Example: `  muster explain job.nightly
   muster explain 'job.ingest["us"]'
   muster explain /jobs/prod/tmp-backfill
   muster explain shop/nightly-report
+  muster explain shop/nightly-report --run 1
   muster explain M1203
   muster explain stale
   muster explain generation
   muster explain 71`,
 		Args: argCount(1, 1, "one address, path, duty, word or code"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if page, ok := explainWord(args[0]); ok && o.json {
+			if o.nth < 0 || cmd.Flags().Changed("run") && o.nth == 0 {
+				return usagef("--run 1 is the last run of a cron, 2 the one before", "--run %d is no run", o.nth)
+			}
+			page, isWord := explainWord(args[0])
+			switch {
+			case o.nth > 0 || !isWord:
+			case o.json:
 				return p.printJSON(explainedWord{"1.0", args[0], page})
-			} else if ok {
+			default:
 				_, err := fmt.Fprint(p.out, page)
 				return err
 			}
@@ -69,6 +80,7 @@ asks a server. A job of such a name is explained by its address or path.`,
 		},
 	}
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
+	cmd.Flags().IntVar(&o.nth, "run", 0, "of a cron: only this run, with all of its output that is kept; 1 is the last")
 	p.addSearch(cmd, &o.searchFlags, p.completeJobOrCode(&o.searchFlags))
 	return cmd
 }
@@ -84,7 +96,9 @@ func (o explainOptions) run(ctx context.Context, p *process, scope *searchScope,
 	case err != nil:
 		return err
 	case isDuty:
-		return p.explainDuty(ctx, scope, name, o.json)
+		return o.duty(ctx, p, scope, name)
+	case o.nth > 0:
+		return usagef("muster status "+text.ShellWord(name), "--run is for a cron, and %s is no duty of a group", name)
 	}
 	at, err := scope.find(ctx, name, "")
 	if err != nil {
@@ -141,7 +155,7 @@ func (p *process) explainRow(
 	return report.Explain(p.out, row, stack, e, opts)
 }
 
-func (p *process) explainDuty(ctx context.Context, scope *searchScope, name string, asJSON bool) error {
+func (o explainOptions) duty(ctx context.Context, p *process, scope *searchScope, name string) error {
 	found, err := scope.findDuty(ctx, name)
 	if err != nil {
 		return err
@@ -155,14 +169,27 @@ func (p *process) explainDuty(ctx context.Context, scope *searchScope, name stri
 		origins = scope.cfg.Origins[found.group.Record.Declaration.ID().Address]
 	}
 	duty := []view.Duty{now.duty}
-	if err := member.FillRuns(ctx, scope.session, found.group.Record, duty, found.duty.Keep); err != nil {
+	if err := member.FillRuns(ctx, scope.session, found.group.Record, duty, member.AllRuns); err != nil {
 		return err
 	}
-	if asJSON {
+	switch runs := duty[0].Runs; {
+	case o.nth == 0:
+	case found.duty.Type != group.Cron:
+		return usagef("muster explain "+text.ShellWord(name), "%s is a %s: only a cron has runs", name, found.duty.Type)
+	case o.nth > len(runs):
+		err := fmt.Errorf("%s has no run %d: %s kept", found.name(), o.nth, text.Plural(len(runs), "is", "are"))
+		return &problem{err: err, next: "muster explain " + text.ShellWord(found.name())}
+	default:
+		duty[0].Runs = runs[o.nth-1 : o.nth]
+	}
+	if o.json {
 		return report.ExplainDutyJSON(p.out, found.path, found.group, *now.Group, duty[0])
 	}
 	opts := p.layout()
 	opts.Now = time.Now()
+	if o.nth > 0 {
+		return report.ExplainRun(p.out, found.name(), duty[0].Runs[0], opts)
+	}
 	return report.ExplainDuty(p.out, found.path, found.group, *now.Group, duty[0], origins, opts)
 }
 

@@ -270,8 +270,8 @@ func (o *runDutyOptions) run(ctx context.Context, p *process, scope *searchScope
 	if !o.wait {
 		return nil
 	}
-	if run.Tail != "" {
-		fmt.Fprintln(p.out, text.EscapeLines(strings.TrimSuffix(run.Tail, "\n")))
+	for _, line := range text.Output(run.Tail) {
+		fmt.Fprintln(p.out, text.Escape(line))
 	}
 	if run.State != znode.TickDone {
 		return errPrinted

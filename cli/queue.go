@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -210,10 +209,8 @@ func (p *process) printDeadTask(r tasks.Record) {
 	fmt.Fprintf(p.out, "task %d: %s\n", r.Index, text.Escape(task))
 	fmt.Fprintf(p.out, "  died %s in attempt %d: %s\n", r.Died.UTC().Format(time.RFC3339), r.Attempt,
 		text.Escape(cmp.Or(r.Error, noReason)))
-	if len(r.Tail) > 0 {
-		for line := range strings.SplitSeq(strings.TrimRight(string(r.Tail), "\n"), "\n") {
-			fmt.Fprintf(p.out, "  | %s\n", text.Escape(line))
-		}
+	for _, line := range text.Output(string(r.Tail)) {
+		fmt.Fprintf(p.out, "  | %s\n", text.Escape(line))
 	}
 }
 

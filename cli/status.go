@@ -133,7 +133,7 @@ func (o statusOptions) fill(
 	}
 	runs := 1 // of a cron
 	if o.json {
-		runs = view.RunsInJSON
+		runs = member.AllRuns
 	}
 	return member.FillRuns(ctx, s, one.Observed.Record, one.Group.Duties, runs)
 }

@@ -27,7 +27,7 @@ type RunRecord struct {
 }
 
 // Runs returns what is recorded of a cron duty, the newest first, at most n. What an operator asked for comes where it
-// began, or was asked for. The duty needs no holder.
+// began, or was asked for. The duty needs no holder. A record that cannot be read has no state.
 func Runs(ctx context.Context, s zkstate.Source, root, generation, duty string, n int) ([]RunRecord, error) {
 	var paths []string
 	for _, folder := range []string{znode.Ticks(root, generation, duty), znode.Nows(root, generation, duty)} {
@@ -45,7 +45,7 @@ func Runs(ctx context.Context, s zkstate.Source, root, generation, duty string, 
 	}
 	var runs []RunRecord
 	for i, path := range paths {
-		if entry := found[i]; entry != nil && entry.State != "" {
+		if entry := found[i]; entry != nil {
 			runs = append(runs, recordAt(path, *entry))
 		}
 	}
@@ -68,20 +68,39 @@ func (r RunRecord) when() time.Time {
 	return cmp.Or(r.Started, r.TickRecord.Asked)
 }
 
-// FillRuns adds the last runs of the crons among these duties, at most n of each. rec is the Record of their group.
+// What is shown of the crons of one group together: runs, of each cron at least fewestRuns, and bytes of output.
+const (
+	maxRuns    = 2000
+	fewestRuns = 5
+	maxOutput  = 1 << 20
+)
+
+// AllRuns is at least as many runs as there are of one cron: those that it keeps, and those that wait.
+const AllRuns = 500
+
+// FillRuns adds the last runs of the crons among these duties, at most n of each, and of many crons fewer; and what the
+// newest of them wrote. rec is the Record of their group.
 func FillRuns(ctx context.Context, s zkstate.Source, rec *resource.Record, duties []view.Duty, n int) error {
 	const atOnce = 64
+	var crons []*view.Duty
+	for i := range duties {
+		if duties[i].Type == group.Cron {
+			crons = append(crons, &duties[i])
+		}
+	}
 	reading, ctx := errgroup.WithContext(ctx)
 	reading.SetLimit(atOnce)
-	for i := range duties {
-		d := &duties[i]
-		if d.Type != group.Cron {
-			continue
-		}
+	for _, d := range crons {
 		reading.Go(func() error {
+			n := min(n, max(fewestRuns, maxRuns/len(crons)))
 			runs, err := Runs(ctx, s, rec.Declaration.ID().Root, rec.Generation, d.Name, n)
+			left := maxOutput / len(crons)
 			for _, r := range runs {
-				d.Runs = append(d.Runs, r.view())
+				shown := r.view()
+				if left -= len(shown.Output); left < 0 {
+					shown.Output, shown.LeftOut = "", shown.Output != ""
+				}
+				d.Runs = append(d.Runs, shown)
 			}
 			return err
 		})
@@ -97,9 +116,9 @@ func (r RunRecord) view() view.Run {
 		return &t
 	}
 	return view.Run{
-		Tick: given(r.Tick), Asked: r.Asked, State: string(r.State), By: r.By, Started: given(r.Started),
-		Ended: given(r.Ended), Exit: r.Exit, Attempt: r.Attempt, AskedBy: r.AskedBy, Because: r.Because, Count: r.Count,
-		More: r.More,
+		Tick: given(r.Tick), Asked: r.Asked, State: string(cmp.Or(r.State, "unreadable")), By: r.By,
+		Started: given(r.Started), Ended: given(r.Ended), Exit: r.Exit, Attempt: r.Attempt, AskedBy: r.AskedBy,
+		Because: r.Because, Count: r.Count, More: r.More, Output: r.Tail,
 	}
 }
 

@@ -202,7 +202,7 @@ func (k *keeper) readDetail(
 	one := &Detail{Resource: view.Resource{Path: d.path, Observed: o}}
 	err := r.FillDetail(ctx, &one.Resource, time.Now())
 	if err == nil && one.Group != nil {
-		err = member.FillRuns(ctx, src, o.Record, one.Group.Duties, view.RunsInJSON)
+		err = member.FillRuns(ctx, src, o.Record, one.Group.Duties, member.AllRuns)
 	}
 	if err == nil && one.Queue != nil && d.batch != "" {
 		one.Batch, err = r.Batch(ctx, o.Record, d.batch)

@@ -324,7 +324,7 @@ func rowOf(j *view.Resource) row {
 		r.live, r.Progress = o.Live, display.Progress(o)
 	}
 	if last := job.LastRun(o.Record); last != nil {
-		r.Last, r.LastID = last.Completed, word(last.ID)
+		r.Last, r.LastID = last.Completed, word(view.RunName(last.ID))
 	}
 	return r
 }

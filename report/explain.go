@@ -182,7 +182,7 @@ func ExplainDuty(
 	if about := aboutDuty(d, duty); len(about) > 0 {
 		p.section("members", about)
 	}
-	p.runs(duty.Runs, d.Now)
+	p.runs(at+"/"+duty.Name, duty.Runs, opts)
 	declared := group.Group{Duties: []group.Duty{duty.Declared}}
 	p.section("declared", declaredFields(declared, duty.Declared.Section()+".", origins))
 	return p.flush()
@@ -203,17 +203,6 @@ func aboutDuty(d view.Group, duty view.Duty) []field {
 		}
 	}
 	return fs
-}
-
-// runs writes the last runs of a cron, the newest first.
-func (p *page) runs(runs []view.Run, now time.Time) {
-	rows := [][]string{{"run", "state", view.AgeHeading(now, "age"), "exit", "took", "attempt", "by"}}
-	for _, r := range runs {
-		rows = append(rows, []string{
-			r.Title(), r.StateText(), r.Age(now), r.ExitText(), r.Took(), view.OrDash(r.Attempt), view.OrDash(r.By),
-		})
-	}
-	p.tableSection(rows)
 }
 
 func indented(lines []string) []string {

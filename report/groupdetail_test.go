@@ -79,6 +79,16 @@ func shopDetail() view.Resource {
 	return view.Resource{Path: "/apps/shop", Observed: foundGroup(g, 4, 2), Group: d}
 }
 
+// failedTick has more output than is shown at once, with what terminals and pipelines would obey.
+func failedTick() view.Run {
+	return view.Run{
+		Asked: 2, State: "failed", By: "10.0.3.12:7000", Started: ago(time.Hour), Ended: ago(59 * time.Minute),
+		Exit: new(3), Attempt: 2, AskedBy: "ann@ops", Because: "timeout",
+		Output: strings.Repeat("a line of which there are many, so it is longer than eighty columns of a terminal\n", 9) +
+			"\x1b[31mred\x1b[0m <b>\x1b]0;evil\a\u202e\r\n\n::error::50%\r100%\n",
+	}
+}
+
 // oddCrons has ticks that did not run, and a run by hand.
 func oddCrons(duties []view.Duty) []view.Duty {
 	cron := duties[5]
@@ -115,13 +125,16 @@ func TestHostileNamesInGroups(t *testing.T) {
 		duty.Holder, duty.Version, duty.Address, duty.Why = evil, evil, evil, evil
 		duty.Given, duty.PausedBy, duty.Pinned = evil+"2", evil, evil
 		duty.Failures = []view.Failure{{Identity: evil, Because: evil}}
-		duty.Runs = []view.Run{{State: evil, By: evil}}
+		duty.Runs = []view.Run{{State: evil, By: evil, Exit: new(1), Because: evil, Output: evil}}
 	}
 	d.Requests = []view.Request{{Duty: evil, What: evil, To: evil, By: evil, Because: evil}}
 	texts := []string{
 		text(t, func(b *strings.Builder) error { return report.Detail(b, j, report.Options{Now: noon}) }),
 		text(t, func(b *strings.Builder) error {
 			return report.ExplainDuty(b, j.Path, &j.Observed, *d, d.Duties[0], nil, report.Options{Now: noon})
+		}),
+		text(t, func(b *strings.Builder) error {
+			return report.ExplainRun(b, evil, d.Duties[0].Runs[0], report.Options{Now: noon})
 		}),
 		text(t, func(b *strings.Builder) error { return report.StatusJSON(b, []view.Resource{j}) }),
 	}

@@ -20,6 +20,7 @@ import (
 	"muster/plan/planfile"
 	"muster/report"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/resource/job"
 	"muster/view"
 )
@@ -155,8 +156,16 @@ func texts(t *testing.T) map[string]func(w io.Writer) error {
 	}
 	duty := func(i int) func(io.Writer) error {
 		j, origins := shopDetail(), map[string]string{"cron.nightly-report.schedule": "groups.hcl:9"}
+		duty, at := j.Group.Duties[i], report.Options{Now: noon}
+		if duty.Type == group.Cron {
+			duty.Runs = append([]view.Run{failedTick()}, duty.Runs...)
+		}
 		return func(w io.Writer) error {
-			return report.ExplainDuty(w, j.Path, &j.Observed, *j.Group, j.Group.Duties[i], origins, report.Options{Now: noon})
+			err := report.ExplainDuty(w, j.Path, &j.Observed, *j.Group, duty, origins, at)
+			for _, r := range duty.Runs {
+				err = errors.Join(err, report.ExplainRun(w, j.Path+"/"+duty.Name, r, at))
+			}
+			return err
 		}
 	}
 	applies := func(all []history.Found, o report.Options) func(io.Writer) error {

@@ -5,9 +5,11 @@ package text
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -59,6 +61,22 @@ func Visible(s string) string {
 func EscapeLines(s string) string {
 	return strings.Join(Each(strings.Split(s, "\n"), Escape), "\n")
 }
+
+// Output is what a command wrote, line by line, as a terminal would show it: without colours, and of a line that was
+// written over, as progress bars are, what is left. It may still have what is not printable: see Escape and Visible.
+func Output(s string) []string {
+	s = strings.TrimRight(strings.ReplaceAll(control().ReplaceAllString(s, ""), "\t", "    "), "\r\n")
+	if s == "" {
+		return nil
+	}
+	return Each(strings.Split(s, "\n"), func(line string) string {
+		line = strings.TrimRight(line, "\r")
+		return line[strings.LastIndexByte(line, '\r')+1:]
+	})
+}
+
+// control finds the control sequences of a terminal.
+var control = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]") })
 
 // Width is how many columns of a terminal printable text takes: wide East Asian characters and emoji take two,
 // combining marks none.

@@ -45,6 +45,17 @@ func TestEscape(t *testing.T) {
 	}
 }
 
+func TestOutput(t *testing.T) {
+	for s, want := range map[string]string{
+		"": "", "\n\r\n": "", "a\n\n b\r\n": "a|| b", "\x1b[1;31mred\x1b[0m\x1b[K": "red", "a\tb": "a    b",
+		" 1%\r50%\r99%\r\ndone": "99%|done", "\x1b]0;t\a\xff": "\x1b]0;t\a\xff", "100%\r": "100%",
+	} {
+		if got := strings.Join(text.Output(s), "|"); got != want {
+			t.Errorf("%q is %q, want %q", s, got, want)
+		}
+	}
+}
+
 func TestWidth(t *testing.T) {
 	for s, want := range map[string]int{
 		"": 0, "abc": 3, "naïve": 5, "nai\u0308ve": 5, "作業-1": 6, "😀": 2, "·": 1, "ｶ": 1,

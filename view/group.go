@@ -113,8 +113,10 @@ type Run struct {
 	Attempt int        `json:"attempt,omitempty"`
 	AskedBy string     `json:"asked_by,omitempty"` // user@host
 	Because string     `json:"because,omitempty"`
-	Count   int        `json:"count,omitempty"` // of a range: how many ticks
-	More    bool       `json:"more,omitempty"`  // of a range: there are more than Count
+	Count   int        `json:"count,omitempty"`           // of a range: how many ticks
+	More    bool       `json:"more,omitempty"`            // of a range: there are more than Count
+	Output  string     `json:"output,omitempty"`          // its end, as the command wrote it
+	LeftOut bool       `json:"output_left_out,omitempty"` // there is more output than a group is shown with
 }
 
 // Request waits for the assigner: an operator's request, or the message of a member that gave a duty up.

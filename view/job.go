@@ -166,6 +166,12 @@ func (jobs) Cells(r Resource, now time.Time) []string {
 	}
 }
 
+// RunName is the name of a run as it is shown: what is not printable escaped, and cut if it is long.
+func RunName(id string) string {
+	const most = 64
+	return text.Cut(text.Visible(id), most)
+}
+
 // LastRun says when the last run completed, and its name: "2026-07-01T02:00:00Z (3h ago, nightly/12)"; in brief "3h ago
 // (nightly/12)".
 func LastRun(o *resource.Observed, now time.Time, brief bool) string {
@@ -177,7 +183,7 @@ func LastRun(o *resource.Observed, now time.Time, brief bool) string {
 	if t, err := time.Parse(time.RFC3339, last.Completed); err == nil && !now.IsZero() {
 		ago = Ago(now, t)
 	}
-	parts := text.NonEmpty(last.Completed, ago, last.ID)
+	parts := text.NonEmpty(last.Completed, ago, RunName(last.ID))
 	if brief && ago != "" {
 		parts = parts[1:]
 	}

@@ -20,9 +20,6 @@ import (
 // MaxCounted limits the counting of restarts, which takes three reads a worker. A table of more workers has none.
 const MaxCounted = 1000
 
-// RunsInJSON is how many runs of each cron the JSON of a group has, and the page shows.
-const RunsInJSON = 5
-
 // Resource is what was read of one job, group or queue. Its JSON is who is in it, and what they do.
 type Resource struct {
 	Path     string            `json:"path"`

@@ -467,7 +467,7 @@ func (s stack) detail(
 	j := view.Resource{Path: at, Observed: o}
 	err := r.FillDetail(ctx, &j, time.Now())
 	if err == nil && j.Group != nil {
-		err = member.FillRuns(ctx, on, o.Record, j.Group.Duties, view.RunsInJSON)
+		err = member.FillRuns(ctx, on, o.Record, j.Group.Duties, member.AllRuns)
 	}
 	if !s.is(at) {
 		return // all of it is read, and what it says is its owner's
