@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -239,7 +240,30 @@ type redisWatch struct {
 // asked is what Redis answered last.
 type asked struct {
 	Progress
-	Redis string // why it did not; empty: it did
+	Told  time.Time // when it answered so; zero: never
+	Redis string    // why it does not answer now; empty: it did
+}
+
+// as is what it told last of the batches that d has, without rates, while it does not answer because of err.
+func (a asked) as(d *Detail, err error) *asked {
+	a.Redis = err.Error()
+	if a.Told.IsZero() {
+		return &a
+	}
+	known, there := a.Batches, d.Queue.Batches
+	if d.Batch != nil && !slices.ContainsFunc(there, func(b view.Batch) bool { return b.ID == d.Batch.ID }) {
+		there = append(slices.Clip(there), d.Batch.BatchRow.Batch)
+	}
+	a.Batches = nil
+	for _, b := range there {
+		row := BatchProgress{BatchRow: view.BatchRow{Batch: b}}
+		if i := slices.IndexFunc(known, func(k BatchProgress) bool { return k.ID == b.ID }); i >= 0 {
+			row = known[i]
+			row.PerSecond = 0
+		}
+		a.Batches = append(a.Batches, row)
+	}
+	return &a
 }
 
 func (w *redisWatch) run(ctx context.Context) {
@@ -249,18 +273,19 @@ func (w *redisWatch) run(ctx context.Context) {
 		}
 	}()
 	ends := map[string][]endedAt{}
+	var told asked
 	for ctx.Err() == nil {
 		d, ok := await(ctx, &w.queue)
 		if !ok {
 			return
 		}
-		p, err := w.ask(ctx, d)
-		answer := &asked{Progress: p}
-		if err != nil {
-			answer = &asked{Redis: err.Error()} // not a part of p
+		if p, err := w.ask(ctx, d); err != nil { // p may be a part
+			w.shown.put(told.as(d, err))
+		} else {
+			told = asked{Progress: p, Told: time.Now()}
+			addRates(ends, p.Batches, told.Told)
+			w.shown.put(new(told))
 		}
-		addRates(ends, answer.Batches, time.Now())
-		w.shown.put(answer)
 		zkconn.Pause(ctx, redisEvery)
 	}
 }

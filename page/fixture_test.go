@@ -82,10 +82,11 @@ func aGroup(name string, live, held int) view.Resource {
 			{Name: "nightly-report", Type: group.Cron, Holder: "api-1", Version: "1.4.0", Since: &since, Epoch: 9,
 				Given: "api-1", Why: "pinned", Pinned: "api-1", NextTick: &next, Declared: duties[1],
 				Failing: true, Results: &report,
-				Runs: []view.Run{
+				Runs: append([]view.Run{
 					{Tick: &tick, State: "running", By: "api-1", Started: &started, Attempt: 1},
-					{Asked: 3, State: "failed", By: "api-1", Started: &started, Ended: &ended, Exit: &one, Because: "exit 1"},
-				}},
+					{Asked: 3, State: "failed", By: "api-1", Started: &started, Ended: &ended, Exit: &one, Because: "timeout",
+						Attempt: 3, Output: "<b>reading\x1b[0m\n\x1b]0;x\a\ttotal\u202e\nno disk\r\n"},
+				}, oldRuns(20)...)},
 			{Name: "reaper", Type: group.Leader, Why: "no member lists it", Failures: []view.Failure{
 				{Identity: "api-2", Count: 3, Until: next, Because: "it exited with 1"}}},
 			{Name: "sync-prices", Type: group.Cron, Holder: "api-0", Version: "1.3.9", Since: &since, Epoch: 2,
@@ -97,6 +98,31 @@ func aGroup(name string, live, held int) view.Resource {
 		detail = &view.Group{Duties: []view.Duty{{Name: "compactor", Type: group.Leader}}}
 	}
 	return view.Resource{Path: g.Path(), Observed: o, Group: detail}
+}
+
+// oldRuns are n runs of every state, one a day.
+func oldRuns(n int) []view.Run {
+	states := []string{"done", "done", "failed", "lost", "missed", "skipped", "waiting", "asked", "unreadable",
+		"done", "?"}
+	var all []view.Run
+	for i := range n {
+		day := time.Duration(i+1) * 24 * time.Hour
+		r := view.Run{Tick: new(ago(day)), State: states[i%len(states)]}
+		switch r.State {
+		case "done", "failed":
+			r.By, r.Started, r.Ended, r.Exit = "api-1", new(ago(day)), new(ago(day-time.Minute)), new(0)
+			if r.State == "failed" {
+				r.Exit = new(3)
+			}
+			if r.LeftOut = i > 15; !r.LeftOut {
+				r.Output = "first\nlast\n"
+			}
+		case "missed", "skipped":
+			r.Count, r.More = i, i > 10
+		}
+		all = append(all, r)
+	}
+	return all
 }
 
 func aQueue(name string, f queue.Found, live int, d view.Queue) view.Resource {

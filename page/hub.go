@@ -94,12 +94,22 @@ func (h *hub) release(v *scene) {
 		return
 	}
 	v.idle = time.Now()
+	h.dropLater(v)
+}
+
+// dropLater drops a view after a while if nobody looks at it. Without ZooKeeper it is kept: it could not be read again.
+func (h *hub) dropLater(v *scene) {
 	time.AfterFunc(viewLinger, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if v.users == 0 && time.Since(v.idle) >= viewLinger {
-			h.drop(v)
+		if v.users > 0 || time.Since(v.idle) < viewLinger || h.open[v.request.URL()] != v {
+			return
 		}
+		if b, _, _ := h.keeper.board.now(); b != nil && !b.Connected && h.ctx.Err() == nil {
+			h.dropLater(v)
+			return
+		}
+		h.drop(v)
 	})
 }
 
@@ -143,7 +153,8 @@ func (h *hub) run(ctx context.Context, v *scene, d *watchedDetail) {
 		if d != nil {
 			var there bool
 			detail, there, detailChanged = d.shown.now()
-			ready = ready && there && !h.keeper.outdated(board, detail)
+			// Without ZooKeeper, of what nobody has looked at is shown what the board knows.
+			ready = ready && (!board.Connected || there && !h.keeper.outdated(board, detail))
 		}
 		if ready {
 			shown := *board

@@ -164,12 +164,18 @@ func TestWithoutZooKeeper(t *testing.T) {
 	if code, body, _ := s.get("/"); code != 200 || !strings.Contains(body, "etl-a") {
 		t.Errorf("the page does not show what was known: %d", code)
 	}
+	code, body, _ := s.get("/resource/jobs/prod/etl-a") // nobody has looked at it before
+	for _, want := range []string{"data-disconnected", "8 of 8 joined", "not everything could be read", "Declaration ("} {
+		if code != 200 || !strings.Contains(body, want) {
+			t.Errorf("the page of a job: %d, without %q:\n%s", code, want, body)
+		}
+	}
 	for _, path := range []string{"/healthz", "/api/status", "/api/status/jobs/prod/etl-a", "/api/history"} {
 		if code, body, _ := s.get(path); code != 503 || !strings.Contains(body, "ZooKeeper does not answer; it last did at") {
 			t.Errorf("%s: %d %q", path, code, body)
 		}
 	}
-	_, body, _ := s.get("/metrics")
+	_, body, _ = s.get("/metrics")
 	if !strings.Contains(body, "muster_serve_connected 0") || strings.Contains(body, "etl-a") {
 		t.Errorf("/metrics has series of what is not known:\n%s", body)
 	}

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -204,6 +205,69 @@ func attribute(n *html.Node, key string) string {
 		}
 	}
 	return ""
+}
+
+// TestOutputOfRuns: of much output the end is shown, a new run changes its cron and nothing of the other runs.
+func TestOutputOfRuns(t *testing.T) {
+	r := runOf("nightly", view.Run{State: "done", Output: strings.Repeat("line\n", maxOutputLines+7) + "<end>"})
+	if len(r.Lines) != maxOutputLines || r.Hidden != 8 || r.Last != "<end>" {
+		t.Errorf("%d lines, %d hidden, the last %q", len(r.Lines), r.Hidden, r.Last)
+	}
+	v, b := newViews(), sample()
+	d := detail(b, "api")
+	fragments := func() map[string]string {
+		all := map[string]string{}
+		for _, f := range v.render(Request{View: Resource, Path: d.Path}, b, d).Fragments {
+			all[f.ID] = f.HTML
+		}
+		return all
+	}
+	before := fragments()
+	cron := &d.Group.Duties[1]
+	cron.Runs = append([]view.Run{{Asked: 4, State: "waiting"}}, cron.Runs...)
+	changed := 0
+	for id, html := range fragments() {
+		if before[id] != html {
+			changed++
+		}
+	}
+	if changed != 3 {
+		t.Errorf("%d fragments have changed, not the cron, the mark and the row", changed)
+	}
+}
+
+// TestMeter: what is dead is seen beside what is done, and hostile counts stay in the bar.
+func TestMeter(t *testing.T) {
+	for _, c := range []struct {
+		done, dead, tasks int64
+		want              [2]float64
+	}{
+		{0, 0, 0, [2]float64{}}, {5, 1, 6, [2]float64{83.3, 16.7}}, {999_999, 1, 1_000_000, [2]float64{99, 1}},
+		{-5, 7, 2, [2]float64{0, 100}}, {1 << 62, 1, 1, [2]float64{0, 100}}, {3, 0, 4, [2]float64{75, 0}},
+	} {
+		if m := meterOf(c.done, c.dead, c.tasks); [2]float64{m.Done, m.Dead} != c.want {
+			t.Errorf("%+v: %+v", c, m)
+		}
+	}
+}
+
+// TestRedisIsAway: what it told last stays, of the batches that are there.
+func TestRedisIsAway(t *testing.T) {
+	q := &view.Queue{Batches: []view.Batch{{ID: "a"}, {ID: "new"}}}
+	d, away := &Detail{Resource: view.Resource{Queue: q}}, errors.New("refused")
+	if got := (asked{}).as(d, away); got.Redis != "refused" || len(got.Batches) != 0 {
+		t.Errorf("it never answered: %+v", got)
+	}
+	b := func(id string, done int64) BatchProgress {
+		return BatchProgress{BatchRow: view.BatchRow{Batch: view.Batch{ID: id},
+			BatchCounts: &view.BatchCounts{Done: done}}, PerSecond: 3}
+	}
+	told := asked{Told: epoch(), Progress: Progress{Batches: []BatchProgress{b("gone", 1), b("a", 2)}}}
+	got := told.as(d, away)
+	if len(got.Batches) != 2 || got.Batches[0].Done != 2 || got.Batches[0].PerSecond != 0 ||
+		got.Batches[1].BatchCounts != nil || !got.Told.Equal(epoch()) || got.Redis == "" || told.Batches[1].PerSecond != 3 {
+		t.Errorf("%+v", got)
+	}
 }
 
 // TestOnlyWhatChangedIsNew: a job that changes has a new row, a new need, and new counts. Nothing else changes, though

@@ -28,6 +28,7 @@ func (d *Detail) current() (BatchProgress, *view.BatchDetail) {
 
 // batch shows one batch, also one that has ended.
 func (p *painter) batch(d *Detail) {
+	d = p.known(d)
 	if p.missing = d == nil || d.Batch == nil && d.Problem == ""; p.missing {
 		p.add(mainSlot, "nobatch", struct {
 			Queue row
@@ -35,7 +36,9 @@ func (p *painter) batch(d *Detail) {
 		}{rowAt(p.request.Path).drawn(), p.request.Batch})
 		return
 	}
-	if d.Batch != nil {
+	if d.Batch == nil {
+		p.add(mainSlot, "head", headOf(d))
+	} else {
 		now, detail := d.current()
 		p.add(mainSlot, "batchhead", batchPage{batchOf(now), rowAt(p.request.Path).drawn(), detail})
 		if next := detail.Next(); next != "" {
@@ -49,6 +52,7 @@ func (p *painter) batch(d *Detail) {
 	if amiss := unreadOf(d); len(amiss) > 0 {
 		p.add(mainSlot, "amiss", amiss)
 	}
+	p.redisAway(d)
 	var hands []Hand
 	for _, h := range d.Hands {
 		if h.Batch == p.request.Batch {

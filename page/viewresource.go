@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,10 +16,26 @@ import (
 	"muster/view"
 )
 
-func (p *painter) resource(d *Detail) {
-	if j, ok := p.board.resource(p.request.Path); d == nil && ok { // it was not looked at yet
+// known is d, or what the board knows of the resource if that was not looked at yet; nil: it is not there.
+func (p *painter) known(d *Detail) *Detail {
+	if j, ok := p.board.resource(p.request.Path); d == nil && ok {
 		d = &Detail{Resource: j}
+		if !p.board.Connected {
+			d.Problem = "ZooKeeper does not answer"
+		}
 	}
+	return d
+}
+
+// redisAway says how old is what Redis told, if it does not answer now.
+func (p *painter) redisAway(d *Detail) {
+	if d.Redis != "" && !d.Told.IsZero() {
+		p.add(mainSlot, "redisaway", d.Told)
+	}
+}
+
+func (p *painter) resource(d *Detail) {
+	d = p.known(d)
 	if p.missing = d == nil; p.missing {
 		p.add(mainSlot, "absent", struct {
 			row
@@ -35,6 +52,7 @@ func (p *painter) resource(d *Detail) {
 	if amiss := amissOf(d); len(amiss) > 0 {
 		p.add(mainSlot, "amiss", amiss)
 	}
+	p.redisAway(d)
 	p.charts(d.charts)
 	draw := map[string]func(*painter, *Detail){ // what only one kind has
 		job.KindName: (*painter).job, group.KindName: (*painter).group, queue.KindName: (*painter).queue,
@@ -248,27 +266,6 @@ func dutyOf(d view.Duty) dutyView {
 	return v
 }
 
-func (p *painter) crons(g *view.Group) {
-	crons := slices.DeleteFunc(slices.Clone(g.Duties), func(d view.Duty) bool { return d.Type != group.Cron })
-	if len(crons) > 0 {
-		p.add(mainSlot, "crons", nil)
-	}
-	for _, d := range crons {
-		p.add("crons-list", "cron", d)
-	}
-}
-
-// runClass is the class of a run in the style sheet.
-func runClass(r view.Run) string {
-	switch {
-	case r.Exit != nil && *r.Exit != 0 || slices.Contains([]string{"failed", "lost", "missed"}, r.State):
-		return "bad"
-	case r.State == "running":
-		return "ok"
-	}
-	return ""
-}
-
 func (p *painter) queue(d *Detail) {
 	p.batches(d)
 	if d.Queue != nil && len(d.Queue.Processes) > 0 {
@@ -311,6 +308,23 @@ func (p *painter) batches(d *Detail) {
 		v.Href = Request{View: Batch, Path: p.request.Path, Batch: b.ID}.URL()
 		p.add("batches-list", "batch", v)
 	}
+}
+
+// meter is a bar of 100: what is done, and after it what is dead.
+type meter struct {
+	Label      string
+	Done, Dead float64
+}
+
+// meterOf is the bar of so many tasks. What is dead is seen also if it is little.
+func meterOf(done, dead, tasks int64) meter {
+	m := meter{Label: fmt.Sprintf("%d of %d done, %d dead", done, tasks, dead)}
+	share := func(n int64) float64 { return math.Round(1000*float64(max(n, 0))/float64(max(tasks, 1))) / 10 }
+	if dead > 0 {
+		m.Dead = min(100, max(1, share(dead)))
+	}
+	m.Done = min(share(done), 100-m.Dead)
+	return m
 }
 
 func batchOf(b BatchProgress) batchView {

@@ -41,7 +41,9 @@ function showTimes() {
 const ours = new Set(["open", "aria-selected", "aria-activedescendant"]); // what this file or the user has set
 
 function sameAttributes(old, fresh) {
-  for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  for (const { name, value } of fresh.attributes) {
+    if (old.getAttribute(name) !== value && !ours.has(name)) old.setAttribute(name, value);
+  }
   for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !ours.has(name)) old.removeAttribute(name);
 }
 
@@ -166,6 +168,7 @@ function go(url, add) {
 }
 
 addEventListener("popstate", () => {
+  if (here === location.pathname + location.search) return; // to another place of this page
   here = location.pathname + location.search;
   refresh();
 });
@@ -389,6 +392,7 @@ addEventListener("click", async e => {
   }
   const a = e.target.closest("a[href]");
   if (!a || e.defaultPrevented || e.button || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey || a.target) return;
+  if (a.hash && a.pathname + a.search === here) return; // the browser finds the place, and opens what hides it
   if (a.origin === location.origin && a.pathname === location.pathname && a.closest("main")) {
     e.preventDefault();
     go(a.pathname + a.search, true);

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
 
 	"muster/dev/redisserver"
 	"muster/dev/zkserver"
@@ -60,6 +63,9 @@ job %q {
 group "club" {
   root = "/jobs"
   leader "main" {}
+  cron "tick" {
+    schedule = "@yearly"
+  }
 }
 queue "line" {
   root  = "/jobs"
@@ -163,6 +169,7 @@ func (w *world) evilProcesses() {
 	w.start("joined", "member", "--root", "/jobs", "--group", "club", "--identity", evilImage, "--version", "1.0.0",
 		"--address", "[::1]:1", "--can", "main", "--", "sleep", "1000")
 	w.evilMember()
+	w.evilRuns()
 	w.start("", "executor", "line", "--root", "/jobs", "--identity", evilImage, "--parallel", "1", "--",
 		"sh", "-c", `read n; printf '%s \033[31mred \342\200\256\n' "$n" >&2; exit 65`)
 	cmd := w.command("submit", "line", "--root", "/jobs", "--id", "batch")
@@ -191,7 +198,61 @@ func (w *world) evilMember() {
 	}
 	w.create(znode.Live("/jobs", "club", identity), present, zkconn.Ephemeral)
 	w.create(znode.NewSeat("/jobs", w.generation("group", "/jobs", "club")), seat, zkconn.EphemeralSequential)
-	w.run([]string{"pause", "club/main", "--root", "/jobs"})
+	w.run([]string{"group", "pause", "club/main", "--root", "/jobs"})
+}
+
+// evilRuns writes records of runs that no member writes, and some that it would.
+func (w *world) evilRuns() {
+	w.t.Helper()
+	g := w.generation("group", "/jobs", "club")
+	for _, folder := range []string{znode.Duty("/jobs", g, "tick"), znode.Ticks("/jobs", g, "tick")} {
+		if _, there, err := w.s.Exists(w.t.Context(), folder); err == nil && !there {
+			w.create(folder, nil, zkconn.Persistent)
+		}
+	}
+	record := func(tail string) string {
+		body, err := json.Marshal(znode.TickRecord{
+			State: znode.TickFailed, By: evilSVG, Attempt: 2, Because: evilImage, Tail: tail, Exit: new(3),
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return string(body)
+	}
+	for i, body := range []string{
+		record(evilScript + "\n\x1b[31mred\u202e\x00\r\n" + evilImage), record(strings.Repeat("x", 10_000)), evilScript,
+		"",
+		strings.ReplaceAll(record(""), `"tail":"",`, ""), strings.Replace(record(""), "failed", "<b>", 1),
+	} {
+		w.create(znode.Tick("/jobs", g, "tick", runDay(i)), []byte(body), zkconn.Persistent)
+	}
+}
+
+func runDay(i int) time.Time { return time.Date(2026, 1, 1+i, 0, 0, 0, 0, time.UTC) }
+
+// hostileRuns: each record is a mark and a row with and without scripts; a mark leads to the output; a new one is seen.
+func (w *world) hostileRuns(b *tab, at string) {
+	w.t.Helper()
+	const marks = `document.querySelectorAll(".marks a").length === %[1]d &&
+		document.querySelectorAll(".runs tbody").length === %[1]d`
+	b.live()
+	b.await("a mark and a row for each", fmt.Sprintf(marks, 6))
+	b.accessible("hostile-group")
+	eval[bool](b, `(document.querySelector(".marks a[href^='#o']").focus(), true)`)
+	b.keys(kb.Enter)
+	b.await("the output", `document.querySelector("pre:target").checkVisibility({ contentVisibilityAuto: true })`)
+	if got := strings.TrimSpace(b.textOf("pre:target")); got != evilScript+"\nred\\u202e\\x00\n"+evilImage {
+		w.t.Errorf("the output is %q", got)
+	}
+	b.picture("hostile-output")
+	g := w.generation("group", "/jobs", "club")
+	w.create(znode.Tick("/jobs", g, "tick", runDay(6)), []byte(`{"state":"lost"}`), zkconn.Persistent)
+	b.await("the new run", fmt.Sprintf(marks, 7)+` && !!document.querySelector(".marks li:last-child .r-lost")`)
+	without := newTab(w.t, b.origin)
+	without.scripts(false)
+	without.open(at)
+	without.await("the same without scripts", fmt.Sprintf(marks, 7))
+	without.picture("hostile-group-noscript")
 }
 
 // TestHostileNames: whatever something is called, it is text.
@@ -217,7 +278,7 @@ func TestHostileNames(t *testing.T) {
 	see("/", slices.Concat(paths, []string{"/r" + evilImage + "/inner", "/jobs/" + strings.Repeat("w", 128), "evil"})...)
 	see(resource("/jobs/victim"), evilImage, `"'>hacked=1`, "\u202elive", evilScript, evilSVG, "🔥", `\u202eabc`)
 	see(resource("/jobs/club"), evilImage, evilScript, evilURL, `"onmouseover="hacked=1`, "paused by "+evilImage)
-	b.picture("hostile-group")
+	w.hostileRuns(b, resource("/jobs/club"))
 	see(resource("/jobs/line"), evilImage, evilScript+` \x1b[31mred \u202e`)
 	see("/history", evilImage, evilScript, evilSVG)
 	b.picture("hostile-history")

@@ -113,6 +113,10 @@ func testServerIsGone(t *testing.T, w *town, s *server) {
 	}
 	b.awaitText("ZooKeeper does not answer")
 	b.picture("no-zookeeper")
+	one := newTab(t, s.url) // nobody has looked at this one since the start of the test
+	one.open("/resource/jobs/idle")
+	one.awaitText("ZooKeeper does not answer", "What is shown was so at", "not everything could be read", "Declared as")
+	one.picture("no-zookeeper-job")
 	fresh := newTab(t, s.url)
 	fresh.open("/")
 	fresh.awaitText("ZooKeeper does not answer", "/jobs/nightly")
@@ -126,7 +130,7 @@ func testServerIsGone(t *testing.T, w *town, s *server) {
 }`)
 	b.awaitText("/more/later")
 
-	for _, tab := range []*tab{b, fresh} {
+	for _, tab := range []*tab{b, fresh, one} {
 		tab.allow("net::ERR_(CONNECTION_|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE)")
 	}
 	if err := s.run.Pause(); err != nil { // it holds its connections and says nothing

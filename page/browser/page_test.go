@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"image/color"
 	"image/png"
 	"os"
 	"path/filepath"
@@ -301,15 +302,15 @@ func (b *tab) onPaper(name string) {
 	}
 }
 
-// bar checks that the bar of a batch that is completed is drawn: browsers leave out backgrounds on paper, and where
+// bar checks that the bar of a batch is drawn, and what is dead apart from what is done: also on paper, and where
 // colours are forced.
 func (b *tab) bar(name string) {
 	b.t.Helper()
-	const first = `(() => {
-		const r = document.querySelector("progress[value='6']")?.getBoundingClientRect()
-		return r ? [r.left + r.width / 2, r.top + scrollY + r.height / 2] : []
+	const place = `(() => {
+		const r = document.querySelector(".meter:has(.dead)")?.getBoundingClientRect()
+		return r ? [r.left, r.width, r.top + scrollY + r.height / 2] : []
 	})()`
-	at := eval[[]float64](b, first)
+	at := eval[[]float64](b, place)
 	if name != "queue" && len(at) == 0 {
 		return
 	}
@@ -317,8 +318,10 @@ func (b *tab) bar(name string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if drawn.At(int(at[0]), int(at[1])) == drawn.At(1, 1) {
-		b.t.Errorf("%s: the bar of a batch shows nothing", name)
+	pixel := func(share float64) color.Color { return drawn.At(int(at[0]+at[1]*share), int(at[2])) }
+	done, dead, page := pixel(0.4), pixel(0.838), drawn.At(1, 1) // 5 of 6 are done
+	if done == page || dead == page || done == dead {
+		b.t.Errorf("%s: of a batch what is done is %v, what is dead %v, and the page %v", name, done, dead, page)
 	}
 }
 

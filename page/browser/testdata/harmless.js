@@ -10,7 +10,8 @@
 				found.push(e.tagName + " " + a.name + " is " + a.value)
 			if (/^(src|href|action)$/i.test(a.name) && /^\/[/\\]/.test(a.value)) found.push("another host: " + a.value)
 		}
-		if (/^(svg|iframe|object|embed|base|style|template|math|video|audio|textarea|b:|x)$/i.test(e.tagName))
+		if (e.matches("svg") && !e.matches(".shape, .meter, .chart svg")) found.push("a drawing")
+		if (/^(iframe|object|embed|base|style|template|math|video|audio|textarea|b:|x)$/i.test(e.tagName))
 			found.push("an element " + e.tagName)
 	}
 	for (const e of document.querySelectorAll("script"))
