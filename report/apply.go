@@ -279,13 +279,12 @@ func HistoryEntry(w io.Writer, a history.Found, o Options) error {
 	p.newline()
 	for _, c := range a.Changes {
 		p.line(bold, fmt.Sprintf("  %s %s  %s", plan.Action(c.Action).Symbol(), c.Path, a.Did(c)), 4)
-		var fs []field
-		for _, f := range c.Fields {
-			value := differs(f)
-			if f.Old == nil && c.Action == string(plan.Create) {
-				value = side(f.New)
+		fs := differences(c.Fields, changesDuty, differs)
+		if c.Action == string(plan.Create) {
+			fs = nil
+			for _, f := range c.Fields {
+				fs = append(fs, field{f.Name, side(f.New)})
 			}
-			fs = append(fs, field{f.Name, value})
 		}
 		if c.MoreFields > 0 {
 			fs = append(fs, field{"and more", text.Count(c.MoreFields, "field")})

@@ -119,9 +119,7 @@ func findingItem(f plan.Finding, stack string, g Given) item {
 	if rec := f.Row.Old; rec != nil && rec.Record != nil && f.Kind == plan.DriftPending && rec.Record.Stack != stack {
 		it.fields = append(it.fields, field{"stack", rec.Record.Stack + " -> " + stack})
 	}
-	for _, c := range f.Changes {
-		it.fields = append(it.fields, field{c.Name, differs(c)})
-	}
+	it.fields = append(it.fields, differences(f.Changes, driftsDuty, differs)...)
 	it.changes = slices.Clone(it.fields)
 	if o := f.Row.Old; o != nil && o.Record != nil && o.Record.By != "" {
 		it.fields = append(it.fields, field{"applied", "by " + o.Record.By + " at " + o.Record.Applied})

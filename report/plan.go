@@ -158,18 +158,15 @@ func joined(r plan.Row) string {
 
 // changes lists what differs as "8 -> 12", the owner first.
 func changes(r plan.Row, stack string) []field {
-	var fs []field
 	if r.Action() == plan.Create {
 		return nil
 	}
-	for _, c := range r.Sets(stack) {
-		value := differs(c)
+	return differences(r.Sets(stack), changesDuty, func(c resource.Change) string {
 		if c.Immutable && r.Reason == plan.LiveDiffers {
-			value += "  cannot change while they run"
+			return differs(c) + "  cannot change while they run"
 		}
-		fs = append(fs, field{c.Name, value})
-	}
-	return fs
+		return differs(c)
+	})
 }
 
 func differs(c resource.Change) string { return side(c.Old) + " -> " + side(c.New) }

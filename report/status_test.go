@@ -183,10 +183,10 @@ func TestReportsOfGroups(t *testing.T) {
 		return string(body)
 	}
 	for kind, wants := range map[string][]string{
-		"markdown":   {"live differs; loses cron.nightly (3 keys, 5 KiB)", "loses                  cron"},
+		"markdown":   {"live differs; loses cron.nightly (3 keys, 5 KiB)", "`cron.nightly removed (schedule 0 2 * * *)`"},
 		"github":     {"::warning", "group.less"},
 		"junit":      {`name="group.fine"`, `name="group.less"`},
-		"html":       {"cron.nightly (3 keys, 5 KiB)"},
+		"html":       {"cron.nightly (3 keys, 5 KiB)", "removed (schedule 0 2 * * *)"},
 		"prometheus": {`muster_groups{`, `status="running"} 1`, `muster_jobs{`},
 	} {
 		for _, want := range wants {
@@ -203,7 +203,9 @@ func TestReportsOfGroups(t *testing.T) {
 	}
 	drift := p.Drift(nil)
 	got := text(t, func(b *strings.Builder) error { return report.Drift(b, p, drift, nil, report.Options{}) })
-	for _, want := range []string{"degraded  group.fine", "3 live, 1 of 2 duties held", "orphan    /apps/gone"} {
+	for _, want := range []string{"degraded  group.fine", "3 live, 1 of 2 duties held", "orphan    /apps/gone",
+		"cron.nightly  not declared (schedule 0 2 * * *)",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("drift lacks %s:\n%s", want, got)
 		}
@@ -265,6 +267,10 @@ func foundApplies() []history.Found {
 					{Name: "workers", Old: new("8"), New: new("12")}, {Name: "labels.team", Old: new("\x1b[2J")},
 				}, MoreFields: 1},
 				{Action: "create", Path: "/jobs/new", Fields: []resource.Change{{Name: "workers", New: new("4")}}},
+				{Action: "update", Path: "/apps/shop", Fields: []resource.Change{
+					{Name: "cron.new.schedule", New: new("@daily")}, {Name: "leader.a.prefer", New: new("any")},
+					{Name: "cron", New: new("odd")}, {Name: "cron.old.schedule", Old: new("@daily")},
+				}},
 				{Action: "of a newer muster", Path: "/jobs/odd", Fields: []resource.Change{{}}},
 			},
 		}),

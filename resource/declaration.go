@@ -100,8 +100,8 @@ type Change struct {
 	Immutable bool    `json:"-"`
 }
 
-// Changes lists the fields in which b differs from a, in the order of b's fields. A field that only one of them has
-// differs unless it has its default there.
+// Changes lists the fields in which b differs from a, in the order of b's fields, then of a's. A field that only one of
+// them has differs unless it has its default there.
 func Changes(a, b Declaration) []Change {
 	before, after := a.Fields(), b.Fields()
 	if slices.Equal(before, after) {
@@ -123,9 +123,9 @@ func Changes(a, b Declaration) []Change {
 			cs = append(cs, Change{f.Name, &was.Value, &f.Value, f.Immutable})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(old)) {
-		if was := old[name]; !was.IsDefault {
-			cs = append(cs, Change{Name: name, Old: &was.Value, Immutable: was.Immutable})
+	for _, was := range before {
+		if _, gone := old[was.Name]; gone && !was.IsDefault {
+			cs = append(cs, Change{Name: was.Name, Old: &was.Value, Immutable: was.Immutable})
 		}
 	}
 	return cs
