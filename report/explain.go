@@ -29,7 +29,8 @@ type Explanation struct {
 func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) error {
 	p := newPage(w, o)
 	p.line(bold, r.Address(), 2)
-	status := string(r.Old.Status()) + ": " + view.Meaning(r.Old, kindName(r))
+	seen := r.Old.WithoutStrangers()
+	status := string(seen.Status()) + ": " + view.Meaning(seen, kindName(r))
 	fs := []field{{"path", r.Path}, {"status", status}}
 	if stack != "" {
 		fs = append(fs, field{"action", r.Title()})
@@ -51,7 +52,7 @@ func Explain(w io.Writer, r plan.Row, stack string, e Explanation, o Options) er
 		}
 		p.section("what is there", there)
 	}
-	p.section("observed in ZooKeeper", observed(r.Old, kindName(r), e.Since(), o.Now))
+	p.section("observed in ZooKeeper", observed(seen, kindName(r), e.Since(), o.Now))
 	for _, s := range view.DisplayOf(r.Old).Explained(e.Resource, o.Now) {
 		if s.Heading != "" {
 			p.listSection("  "+s.Heading, indented(s.Lines))
@@ -240,13 +241,14 @@ type explainedField struct {
 
 // ExplainJSON writes what Explain writes, as JSON.
 func ExplainJSON(w io.Writer, r plan.Row, e Explanation) error {
+	seen := r.Old.WithoutStrangers()
 	doc := explainJSON{
-		FormatVersion: "1.0", Resource: e.Resource, Address: r.Address(), Kind: kindName(r), Status: r.Old.Status(),
-		Meaning: view.Meaning(r.Old, kindName(r)), Action: r.Action(), Because: r.Because(), Loses: r.LossText(),
+		FormatVersion: "1.0", Resource: e.Resource, Address: r.Address(), Kind: kindName(r), Status: seen.Status(),
+		Meaning: view.Meaning(seen, kindName(r)), Action: r.Action(), Because: r.Because(), Loses: r.LossText(),
 		ToProceed: r.Proceed(), Observed: map[string]string{}, Parts: e.Parts, Repair: e.Repair,
 	}
 	doc.Path = r.Path
-	for _, f := range observed(r.Old, kindName(r), e.Since(), time.Time{}) {
+	for _, f := range observed(seen, kindName(r), e.Since(), time.Time{}) {
 		doc.Observed[f.Key] = f.Value
 	}
 	if r.New != nil {

@@ -126,6 +126,16 @@ func (o *Observed) Count(name string) int {
 	return o.Counts[name]
 }
 
+// WithoutStrangers is o as people see it: who is no member is not live. A plan decides by what is there.
+func (o *Observed) WithoutStrangers() *Observed {
+	if o == nil {
+		return nil
+	}
+	seen := *o
+	seen.Live = max(0, o.Live-len(o.Strangers))
+	return &seen
+}
+
 // Status is the status of o; nil is missing.
 func (o *Observed) Status() Status {
 	_, status := o.classify()

@@ -58,7 +58,7 @@ func (r *Reader) FillWorkers(ctx context.Context, v *view.Resource) error {
 		if err := r.FillMembers(ctx, v.Path, o); err != nil {
 			return err
 		}
-		o.Live = max(0, o.Live-len(o.Strangers))
+		*o = *o.WithoutStrangers()
 	}
 	if view.IsJob(o) && !o.Classic {
 		v.Restarts = &restarts
