@@ -343,7 +343,7 @@ func (p *process) commit(ctx context.Context, store *zkstate.Store, pl plan.Plan
 		},
 	})
 	shown.clear()
-	run.Outcomes = outcomes
+	run.Outcomes, p.applied = outcomes, run
 	switch {
 	case errors.Is(err, apply.ErrLockLost):
 		err = &problem{errIncomplete, err, "muster plan shows what is left"}

@@ -127,8 +127,7 @@ func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.R
 			err = writeOutput(p.path(t.path), body)
 		}
 		if err != nil {
-			err = fmt.Errorf("the %s report was not written: %w", t.kind, err)
-			unwritten = append(unwritten, &problem{kind: errNotWritten, err: err})
+			unwritten = append(unwritten, p.notWritten(fmt.Errorf("the %s report was not written: %w", t.kind, err)))
 		}
 	}
 	if !rewrite {

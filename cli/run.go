@@ -25,7 +25,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"muster/apply"
 	"muster/exitcode"
+	"muster/report"
 	"muster/text"
 	"muster/wrap/command"
 )
@@ -53,8 +55,9 @@ type process struct {
 	called  called
 	job     string // the path of the worker's job
 
-	redisHosts   []string // of the queues that the applied plan declares
-	reportErrors []error  // of reports that were not written
+	redisHosts   []string    // of the queues that the applied plan declares
+	reportErrors []error     // of reports that were not written
+	applied      *report.Run // nil if nothing was applied
 }
 
 // Run runs muster and returns the exit code. args is without the program's name, env is NAME=value. When ctx ends with
@@ -112,7 +115,25 @@ func (p *process) stdoutError() error {
 	if p.out.err == nil {
 		return nil
 	}
-	return &problem{kind: errNotWritten, err: fmt.Errorf("standard output: %w", p.out.err)}
+	return p.notWritten(fmt.Errorf("standard output: %w", p.out.err))
+}
+
+// notWritten is the problem that output was lost. What an apply has changed stays changed, and its history names it.
+func (p *process) notWritten(err error) error {
+	made := 0
+	if p.applied != nil {
+		for _, o := range p.applied.Outcomes {
+			if o.Result == apply.Applied {
+				made++
+			}
+		}
+	}
+	if made == 0 {
+		return &problem{kind: errNotWritten, err: err}
+	}
+	return &problem{errNotWritten,
+		fmt.Errorf("%w; %s made all the same", err, text.Plural(made, "change was", "changes were")),
+		"muster history --stack " + text.ShellWord(p.applied.Plan.Stack)}
 }
 
 // stream is standard output or standard error. It keeps the first error and drops everything after it: a lost reader
