@@ -97,7 +97,8 @@ func (o terminateOptions) run(ctx context.Context, p *process, scope *searchScop
 	case keptInPlace(found):
 		fmt.Fprintf(p.out, "%s is stopped: no member is live, and none can join before the next muster apply.\n", at)
 	default:
-		fmt.Fprintf(p.out, "%s is deleted; nobody works for it. If it is still declared, the next apply makes it again.\n", at)
+		fmt.Fprintf(p.out, "%s is deleted; nobody works for it. If it is still declared, the next apply makes it again.\n",
+			at)
 	}
 	return nil
 }
