@@ -109,6 +109,7 @@ func (p *process) connect(ctx context.Context, t target) (*zkconn.Session, error
 	s, err := zkconn.Dial(ctx, zkconn.Config{
 		Servers: t.servers, Timeout: t.timeout, Auth: auth, TLS: tlsConfig, Logger: p.log,
 	})
+	p.session.Store(s)
 	return s, wrapDialError(err)
 }
 

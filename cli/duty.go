@@ -172,7 +172,7 @@ func readDuty[T any](
 		return found, err
 	}
 	defer s.Close()
-	d, err := (&searchScope{session: s}).findDuty(ctx, resource.Join(root, name)+"/"+duty)
+	d, err := (&searchScope{p: p, session: s}).findDuty(ctx, resource.Join(root, name)+"/"+duty)
 	if err != nil {
 		return found, err
 	}

@@ -41,10 +41,13 @@ func (p *process) queueProcessCmd(
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault // the command
 		}
-		names := p.candidates(cmd.Context(), searchFlags{root: o.root, none: true}).matchingParts(typed, queue.KindName)
+		f := o.searched()
+		f.none = true
+		names := p.candidates(cmd.Context(), f).matchingParts(typed, queue.KindName)
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	o.addTo(cmd.Flags(), "queue",
+	o.placeFlags.addTo(cmd.Flags(), "queue", fromFile)
+	o.lifeOptions.addTo(cmd.Flags(), "queue",
 		"in muster status (MUSTER_IDENTITY); default one of its own, from the host and the process",
 		"queue and Redis", " and /metrics")
 	cmd.Flags().DurationVar(&o.grace, "grace", 0,
@@ -81,7 +84,6 @@ func (o *queueOptions) check(command string, e environ) error {
 	if err := resource.CheckName("queue", o.queue); err != nil {
 		return usagef(command+" QUEUE -- COMMAND", "%w", err)
 	}
-	o.root = cmp.Or(o.root, resource.DefaultRoot)
 	return nil
 }
 
@@ -91,7 +93,11 @@ func (p *process) runQueueProcess(
 	if err := o.check(name, p.environ); err != nil {
 		return err
 	}
-	c, err := p.queueConfig(o)
+	_, t, err := p.place(&o.placeFlags, queue.KindName, o.queue)
+	if err != nil {
+		return err
+	}
+	c, err := p.queueConfig(o, t)
 	if err != nil {
 		return err
 	}
@@ -100,7 +106,7 @@ func (p *process) runQueueProcess(
 	}, more...)
 }
 
-func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
+func (p *process) queueConfig(o queueOptions, t target) (c wrap.QueueConfig, err error) {
 	host, _ := os.Hostname()
 	own := fmt.Sprintf("%s-%d-%s", cmp.Or(host, "host"), os.Getpid(), rand.Text()[:4])
 	identity, _, err := worker.Identify(o.identity, func(name string) string {
@@ -116,7 +122,7 @@ func (p *process) queueConfig(o queueOptions) (c wrap.QueueConfig, err error) {
 		Root: o.root, Queue: o.queue, Identity: identity, Redis: tasks.Access{Getenv: p.environ.value}, Log: p.log,
 		Waiting: p.waitingFor,
 	}
-	c.Life = p.life(o.lifeOptions, p.target(target{}), queue.Default().Timeouts.Session)
+	c.Life = p.life(o.lifeOptions, t, queue.Default().Timeouts.Session)
 	c.Joined = func(joined *tasks.Process) {
 		p.say("joined %s as %s", joined.Queue().Path(), joined.Identity)
 	}

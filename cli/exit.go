@@ -24,6 +24,7 @@ import (
 	"muster/wrap"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 // finding is an outcome that is no error and needs no message. It only sets the exit code.
@@ -45,7 +46,8 @@ var (
 	errIncomplete = errors.New("incomplete")
 	errNotWritten = errors.New("not written") // standard output, or a report
 	errWithheld   = errors.New("credentials withheld")
-	errAbsent     = errors.New("not there")       // a job, group or queue that was waited for
+	errAbsent     = errors.New("not there")       // a job, group or queue
+	errUnreadable = errors.New("not readable")    // a job, group or queue whose record is damaged or gone
 	errPrinted    = errors.New("already printed") // an error whose text was printed: it only sets the exit code
 )
 
@@ -96,7 +98,7 @@ func outcomes() []outcome {
 		// What a command found, after what kept it from finding all.
 		{exitcode.Error, "", errorSet{errNotWritten}},
 		{exitcode.Incomplete, "", errorSet{errIncomplete, foundIncomplete}},
-		{exitcode.Attention, "", errorSet{foundAttention}},
+		{exitcode.Attention, "", errorSet{foundAttention, errUnreadable, new(*znode.UnreadableError)}},
 		{exitcode.Differences, "", errorSet{foundDifferences}},
 		{exitcode.Error, "", errorSet{finding(exitcode.Error)}},
 		{exitcode.Done, "", errorSet{finding(exitcode.Done), worker.ErrCompleted}},
@@ -229,6 +231,7 @@ func (p *process) printNext(step string) {
 func nextStep(err error) string {
 	var prob *problem
 	var aborted *worker.AbortedError
+	var unreadable *znode.UnreadableError
 	switch {
 	case errors.As(err, new(Stopped)):
 		return ""
@@ -238,6 +241,8 @@ func nextStep(err error) string {
 		return "" // the error names the command
 	case errors.As(err, &aborted):
 		return afterAbort(aborted)
+	case errors.As(err, &unreadable):
+		return "muster explain " + text.ShellWord(unreadable.Path)
 	}
 	for _, row := range outcomes() {
 		if row.next != "" && isAny(err, row.errs...) {

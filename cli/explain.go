@@ -127,7 +127,7 @@ func (o explainOptions) run(ctx context.Context, p *process, scope *searchScope,
 		}
 	}
 	err = fmt.Errorf("there is no job at %s, and none is declared", at)
-	return &problem{err: err, next: "muster status shows what is there"}
+	return scope.absent(ctx, err, "", at, "muster status shows what is there", nil)
 }
 
 // explainRow reads what an explanation of a row shows besides the row, and prints it.

@@ -21,7 +21,7 @@ import (
 )
 
 type followOptions struct {
-	root     string
+	placeFlags
 	json     bool
 	once     bool
 	onChange string
@@ -52,16 +52,15 @@ sends it SIGHUP. Without a holder it is stopped, or goes on, respectively.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.root, "root", "",
-		"znode `PATH` that the group is below (MUSTER_ROOT); default "+resource.DefaultRoot)
+	o.placeFlags.addTo(fs, "group", fromFile)
 	fs.BoolVar(&o.json, "json", false, "one JSON object a line; without a holder it is {}")
-	fs.BoolVar(&o.once, "once", false, "print who holds it now, and end: with 1 if nobody does")
+	fs.BoolVar(&o.once, "once", false, "print who holds it now, and end: with 3 if nobody does")
 	choose(cmd, fs, &o.onChange, "on-change", "`DO` that with the command when there is another holder: restart or hup",
 		string(wrap.ChangeRestart), string(wrap.ChangeHup))
 	addGrace(fs, &o.grace)
 	addPassCredentials(fs, &o.passCredentials)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return p.completePart(&searchFlags{root: o.root}, text.Strings(group.Types())...)(cmd, args, typed)
+		return p.completePart(new(o.searched()), text.Strings(group.Types())...)(cmd, args, typed)
 	}
 	return cmd
 }
@@ -97,11 +96,21 @@ func runFollow(ctx context.Context, p *process, o followOptions, name string) er
 	case o.grace < 0:
 		return usagef("muster follow --grace 30s", "--grace %s: a duration is not negative", o.grace)
 	}
+	o.root = cmp.Or(o.root, p.environ.value("MUSTER_ROOT"))
+	at := path.Dir(name)
+	if path.IsAbs(at) {
+		o.root = path.Dir(at)
+	}
+	_, t, err := p.place(&o.placeFlags, group.KindName, path.Base(at))
+	if err != nil {
+		return err
+	}
 	root, groupName, duty, err := p.dutyPath(name, o.root)
 	if err != nil {
 		return err
 	}
-	f := follower{p, root, groupName, duty}
+	t.timeout = time.Duration(group.Default().Timeouts.Session)
+	f := follower{p, t, root, groupName, duty}
 	if len(o.command) > 0 {
 		return p.followWith(ctx, f, o)
 	}
@@ -121,7 +130,7 @@ func runFollow(ctx context.Context, p *process, o followOptions, name string) er
 	case !errors.Is(err, errReached):
 		return err
 	case last == (member.Leader{}):
-		return finding(1)
+		return foundAttention
 	}
 	return nil
 }
@@ -165,6 +174,7 @@ func (p *process) followWith(ctx context.Context, f follower, o followOptions) e
 
 type follower struct {
 	p                *process
+	zooKeeper        target
 	root, name, duty string
 }
 
@@ -187,12 +197,7 @@ func (f follower) follow(ctx context.Context, each func(member.Leader) error) er
 		case stop != nil:
 			return stop
 		case !answered && (errors.Is(err, member.ErrNoDuty) || errors.Is(err, member.ErrNoGroup)):
-			at := resource.Join(f.root, f.name)
-			next := "muster status " + text.ShellWord(at) + " shows its duties"
-			if errors.Is(err, member.ErrNoGroup) {
-				next = "muster status shows all groups; to look below another root: --root PATH"
-			}
-			return &problem{err: fmt.Errorf("%s/%s: %w", at, f.duty, err), next: next}
+			return f.absent(ctx, err)
 		case !answered && !errors.Is(err, zkconn.ErrSessionLost):
 			return err
 		}
@@ -201,8 +206,19 @@ func (f follower) follow(ctx context.Context, each func(member.Leader) error) er
 	}
 }
 
+// absent adds to err, that there is no such group or duty, what was probably meant.
+func (f follower) absent(ctx context.Context, err error) error {
+	s, dialErr := f.p.connect(ctx, f.zooKeeper)
+	if dialErr != nil {
+		return err
+	}
+	defer s.Close()
+	_, found := (&searchScope{p: f.p, session: s}).findDuty(ctx, resource.Join(f.root, f.name, f.duty))
+	return cmp.Or(found, err)
+}
+
 func (f follower) inSession(ctx context.Context, each func(member.Leader) error) error {
-	s, err := f.p.connect(ctx, f.p.target(target{timeout: time.Duration(group.Default().Timeouts.Session)}))
+	s, err := f.p.connect(ctx, f.zooKeeper)
 	if err != nil {
 		return err
 	}

@@ -174,6 +174,9 @@ type called struct {
 func (p *process) note(cmd *cobra.Command, args []string) {
 	p.called.cmd = cmd
 	if f := cmd.Flags().Lookup("file"); f != nil {
+		if !f.Changed { // it stays so: what was typed may ask for more than where to look
+			_ = f.Value.Set(p.environ.value("MUSTER_FILE"))
+		}
 		p.called.config = f.Value.String()
 	}
 	if arg := firstArg(args); takesConfig(cmd) && arg != "" {
@@ -219,7 +222,8 @@ func (p *process) repeatFor(c *cobra.Command) report.Repeat {
 	}
 	servers := p.flags.servers
 	below := c.Flags().Lookup("root") != nil
-	switch reads := c.Flags().Lookup("file") != nil && c.Name() != "worker"; {
+	takesPart := slices.Contains([]string{"worker", "member", "executor", "watcher", "follow"}, c.Name())
+	switch reads := c.Flags().Lookup("file") != nil && !takesPart; {
 	case reads || takesConfig(c):
 		add("-C", p.flags.dir)
 		flag := "-f"

@@ -28,17 +28,17 @@ import (
 
 // lifeOptions are what "muster worker", "muster member", "muster executor" and "muster watcher" have in common.
 type lifeOptions struct {
-	root, identity     string
+	placeFlags
+	identity           string
 	grace, joinTimeout time.Duration
 	http               string
 	command            []string
 	passCredentials    bool
 }
 
-// addTo adds the flags but for --grace. noun is what is joined; the others say what is particular to a flag.
+// addTo adds the flags but for --grace, --root and --file. noun is what is joined; the others say what is particular to
+// a flag.
 func (o *lifeOptions) addTo(fs *pflag.FlagSet, noun, identity, joinTimeout, http string) {
-	fs.StringVar(&o.root, "root", "",
-		"znode `PATH` that the "+noun+" is below (MUSTER_ROOT); default "+resource.DefaultRoot)
 	fs.StringVar(&o.identity, "identity", "", "`NAME` "+identity)
 	fs.DurationVar(&o.joinTimeout, "join-timeout", 0,
 		"wait `DURATION` for ZooKeeper, the "+joinTimeout+"; default: what the "+noun+" says")
@@ -128,7 +128,7 @@ func (p *process) live(
 	if errors.Is(result.Err, wrap.ErrHealth) {
 		result.Err = badAddress("--http", l.HTTP, result.Err)
 	}
-	result.Err = explain(result.Err)
+	result.Err = p.withHint(explain(result.Err))
 	return &workerResult{result}
 }
 

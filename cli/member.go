@@ -54,7 +54,7 @@ the duty. It joins as a new member then.`,
 	o.addTo(cmd)
 	_ = cmd.MarkFlagDirname("duties")
 	completeFlag(cmd, "group", func(ctx context.Context, _ []string, _ string) []string {
-		return p.jobNames(ctx, searchFlags{root: o.root})
+		return p.jobNames(ctx, o.searched())
 	})
 	return cmd
 }
@@ -62,6 +62,7 @@ the duty. It joins as a new member then.`,
 func (o *memberOptions) addTo(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&o.group, "group", "", "`NAME` of the group (MUSTER_GROUP)")
+	o.placeFlags.addTo(fs, "group", fromFile)
 	o.lifeOptions.addTo(fs, "group",
 		"that survives a restart (MUSTER_IDENTITY); default the index of a container, else the address or host",
 		"group and the identity", ", /metrics and /duty/NAME")
@@ -92,7 +93,6 @@ func (o *memberOptions) check(e environ) error {
 	if err := o.lifeOptions.check("muster member", e); err != nil {
 		return err
 	}
-	o.root = cmp.Or(o.root, resource.DefaultRoot)
 	switch {
 	case o.version == "":
 		return usagef("muster member --version 2.1.0", "--version is missing: which version of the application this is")
@@ -123,7 +123,11 @@ func runMember(ctx context.Context, p *process, o memberOptions) error {
 	if err := o.check(p.environ); err != nil {
 		return err
 	}
-	c, err := p.memberConfig(o)
+	_, t, err := p.place(&o.placeFlags, group.KindName, o.group)
+	if err != nil {
+		return err
+	}
+	c, err := p.memberConfig(o, t)
 	if err != nil {
 		return err
 	}
@@ -139,14 +143,14 @@ func runMember(ctx context.Context, p *process, o memberOptions) error {
 	})
 }
 
-func (p *process) memberConfig(o memberOptions) (c wrap.MemberConfig, err error) {
+func (p *process) memberConfig(o memberOptions, t target) (c wrap.MemberConfig, err error) {
 	if c.Member, err = p.memberIdentity(o); err != nil {
 		return c, err
 	}
 	if c.Duties, err = p.memberDuties(o); err != nil {
 		return c, err
 	}
-	c.Life = p.life(o.lifeOptions, p.target(target{}), group.Default().Timeouts.Session)
+	c.Life = p.life(o.lifeOptions, t, group.Default().Timeouts.Session)
 	c.Can, c.OnLoss = o.can, wrap.OnLoss(o.onLoss)
 	c.Joined = func(m *member.Member) {
 		p.say("joined %s as %s, version %s", m.Group().Path(), m.Identity, o.version)

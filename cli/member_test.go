@@ -374,7 +374,7 @@ func TestLeaderIsFollowed(t *testing.T) {
 	f.duty("main", obedient)
 	proxy := newProxy(t, 0)
 	none := result(f.command(servers.Connect(), "follow", f.root+"/shop/main", "--once", "--json"))
-	if none.code != 1 || none.stdout != "{}\n" {
+	if none.code != 3 || none.stdout != "{}\n" {
 		t.Errorf("nobody holds it: %+v", none)
 	}
 	follow := func(more ...string) *screen {

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,7 @@ import (
 	"muster/report"
 	"muster/text"
 	"muster/wrap/command"
+	"muster/zkstate/zkconn"
 )
 
 // RepeatWindow is how long the same signal again counts as the first one repeated.
@@ -54,10 +56,17 @@ type process struct {
 	log     *slog.Logger
 	called  called
 	job     string // the path of the worker's job
+	*lookout
 
 	redisHosts   []string    // of the queues that the applied plan declares
 	reportErrors []error     // of reports that were not written
 	applied      *report.Run // nil if nothing was applied
+}
+
+// lookout is what waitingFor needs and finds.
+type lookout struct {
+	session atomic.Pointer[zkconn.Session] // that was opened last
+	hint    atomic.Pointer[string]
 }
 
 // Run runs muster and returns the exit code. args is without the program's name, env is NAME=value. When ctx ends with
@@ -69,6 +78,7 @@ func Run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 		out:     &stream{w: stdout},
 		err:     &stream{w: stderr},
 		log:     slog.New(slog.DiscardHandler),
+		lookout: new(lookout),
 	}
 	if wantsJSON(args) {
 		p.err.makeRecords()
@@ -210,15 +220,6 @@ func (p *process) waiting(what string) {
 	if !p.flags.quiet {
 		p.waitingFor(what)
 	}
-}
-
-// waitingFor says for what a process waits. A queue that is not there may be a wrong name or root.
-func (p *process) waitingFor(what string) {
-	hint := ""
-	if strings.HasPrefix(what, "the queue to be created") {
-		hint = " (muster status shows which there are)"
-	}
-	fmt.Fprintf(p.err, "waiting for %s%s\n", text.Escape(what), hint)
 }
 
 func (p *process) printJSON(v any) error {

@@ -208,7 +208,7 @@ func checkNextStep(stderr string) error {
 var inheritedVariables = []string{
 	"PATH", "HOME", "TMPDIR", "USER", "WORK", "ROOT",
 	"MUSTER_SERVERS", "MUSTER_ROOT", "MUSTER_VAR_root", "MUSTER_ZK_AUTH",
-	"MUSTER_REDIS_PASSWORD", "MUSTER_REDIS_HOSTS", "MUSTER_VAR_redis",
+	"MUSTER_REDIS_PASSWORD", "MUSTER_REDIS_HOSTS", "MUSTER_VAR_redis", "MUSTER_VAR_servers", "MUSTER_FILE",
 }
 
 // cmdStart runs a command in the background, with its output in NAME.out and NAME.err: start w0 muster worker --job a.

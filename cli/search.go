@@ -47,7 +47,7 @@ func (f *searchFlags) addTo(fs *pflag.FlagSet) {
 
 func (f *searchFlags) addConfigTo(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.config, "file", "f", "",
-		"read the configuration in `DIR`, or one file; default the current directory")
+		"read the configuration in `DIR`, or one file (MUSTER_FILE); default the current directory")
 	f.vars.addTo(fs)
 }
 
@@ -59,7 +59,7 @@ func (p *process) takeConfig(f *searchFlags, arg string) (string, error) {
 	case arg == "", err != nil, !info.IsDir() && !isConfigFile(arg),
 		info.IsDir() && (filepath.IsAbs(arg) || !strings.Contains(arg, "/") && arg != "." && arg != ".."):
 		return arg, nil
-	case f.config != "":
+	case f.config != "" && f.config != p.environ.value("MUSTER_FILE"):
 		return "", usagef("name one of them", "%s and --file %s are two configurations", arg, f.config)
 	}
 	f.config = arg
@@ -67,6 +67,7 @@ func (p *process) takeConfig(f *searchFlags, arg string) (string, error) {
 }
 
 type searchScope struct {
+	p       *process
 	session *zkconn.Session
 	cfg     *spec.Config // nil: no configuration was needed, or there is none
 	roots   []string
@@ -82,7 +83,7 @@ type searchScope struct {
 // directory unless flags and the environment name the servers and the root and the answer does not need it. Of these it
 // ignores a broken one if a root or a path is named: an operator must be able to look.
 func (p *process) search(ctx context.Context, f searchFlags) (*searchScope, error) {
-	scope := new(searchScope)
+	scope := &searchScope{p: p}
 	p.called.config = f.config
 	root := cmp.Or(f.root, p.environ.value("MUSTER_ROOT"))
 	if root != "" {
@@ -206,7 +207,7 @@ func (scope *searchScope) names(kind string, have plan.State) []namedJob {
 		}
 	}
 	for at, o := range have.Found {
-		if kind == "" || view.KindOf(&o).Name == kind {
+		if kind == "" || view.KindOf(&o).Name == kind || o.Class() == resource.Unreadable {
 			one := namedJob{at, at, nil}
 			if o.Record != nil {
 				one.declared = o.Record.Declaration
@@ -244,9 +245,9 @@ func (scope *searchScope) find(ctx context.Context, name, kind string) (string, 
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) == 0 && kind == "":
-		return scope.noSuchJob(name, known)
+		return scope.noSuchJob(ctx, name, known)
 	case len(found) == 0:
-		return "", missing(kind, name, known...)
+		return "", scope.missing(ctx, kind, name, known...)
 	case kind != "":
 		return "", usagef("name its path", "%q may be any of %s", name, strings.Join(found, ", "))
 	}
@@ -260,10 +261,13 @@ func (scope *searchScope) read(ctx context.Context, name, kind, parts string) (s
 		return "", nil, err
 	}
 	o, err := scope.reader().Look(ctx, at)
-	switch {
+	switch class := o.Class(); {
 	case err != nil:
 	case o == nil:
-		err = missing(kind, at)
+		err = scope.missing(ctx, kind, at)
+	case class == resource.Unreadable, class == resource.Damaged && o.Record == nil:
+		err = &problem{errUnreadable, fmt.Errorf("%s is %s: %s", at, o.Status(),
+			cmp.Or(o.Problem, "its record was deleted by hand")), "muster explain " + text.ShellWord(at)}
 	case o.Record == nil:
 		err = &problem{errUsage, fmt.Errorf("%s is not a %s: it is %s", at, kind, o.Status()),
 			"muster explain " + text.ShellWord(at)}
@@ -275,21 +279,36 @@ func (scope *searchScope) read(ctx context.Context, name, kind, parts string) (s
 }
 
 // missing says that there is no group or queue of this name, and suggests another.
-func missing(kind, name string, known ...namedJob) error {
+func (scope *searchScope) missing(ctx context.Context, kind, name string, known ...namedJob) error {
 	sentinel := member.ErrNoGroup
 	if kind == queue.KindName {
 		sentinel = tasks.ErrNoQueue
 	}
+	return scope.absent(ctx, fmt.Errorf("%s: %w", name, sentinel), kind, name, "muster status shows all "+kind+"s", known)
+}
+
+// absent adds to an error that nothing is called name where that is, or what was probably meant, or else the command
+// that shows what there is.
+func (scope *searchScope) absent(
+	ctx context.Context, err error, kind, name, shows string, known []namedJob,
+) error {
 	var all []string
 	for _, one := range known {
 		all = append(all, one.address, path.Base(one.path))
 	}
-	slices.Sort(all)
-	err := fmt.Errorf("%s: %w", name, sentinel)
-	if near := text.Nearest(name, all); near != "" {
-		return &problem{err: fmt.Errorf("%w: did you mean %s?", err, near), next: "muster status " + text.ShellWord(near)}
+	where, near := scope.elsewhere(ctx, kind, name), ""
+	switch {
+	case where != "":
+	case strings.HasPrefix(name, "/"):
+		near = scope.beside(ctx, kind, name)
+	default:
+		slices.Sort(all)
+		near = text.Nearest(name, all)
 	}
-	return &problem{err: err, next: "muster status shows all " + kind + "s; to look elsewhere: " + lookElsewhere}
+	if near != "" {
+		err, where = fmt.Errorf("%w: did you mean %s?", err, near), "muster status "+text.ShellWord(near)
+	}
+	return &problem{errAbsent, err, cmp.Or(where, shows+"; to look elsewhere: "+lookElsewhere)}
 }
 
 // cutPart splits GROUP/DUTY or QUEUE/BATCH at its last slash. The key in an address may hold slashes, and no name of a
@@ -321,7 +340,7 @@ func pathsNamed(name string, jobs []namedJob) []string {
 
 // noSuchJob returns an error that suggests a job. A valid name is no error where only one root is searched: the job
 // may have been deleted.
-func (scope *searchScope) noSuchJob(name string, jobs []namedJob) (string, error) {
+func (scope *searchScope) noSuchJob(ctx context.Context, name string, jobs []namedJob) (string, error) {
 	var all, instances []string
 	for _, j := range jobs {
 		block, _, _ := strings.Cut(j.address, "[")
@@ -343,7 +362,7 @@ func (scope *searchScope) noSuchJob(name string, jobs []namedJob) (string, error
 	case len(instances) > 0:
 		return "", usagef("muster explain "+text.ShellWord(instances[0]), "%q is %s: %s",
 			name, text.Count(len(instances), "job"), text.List(instances, maxListed))
-	case near != "":
+	case near != "" && scope.elsewhere(ctx, "", name) == "":
 		return "", usagef("muster explain "+text.ShellWord(near),
 			"no job is declared as %q: did you mean %s?", name, near)
 	case resource.CheckName("job", name) == nil && len(scope.roots) == 1:

@@ -82,7 +82,7 @@ func (o statusOptions) show(
 	jobs := selectJobs(have, pattern)
 	if pattern != "" && len(jobs) == 0 {
 		err := fmt.Errorf("no job or group %q below %s", pattern, strings.Join(scope.roots, ", "))
-		return &problem{err: err, next: "muster status shows all; to look elsewhere: " + lookElsewhere}
+		return scope.absent(ctx, err, "", pattern, "muster status shows all", scope.names("", have))
 	}
 	detail := pattern != "" && !isGlob(pattern) && len(jobs) == 1
 	if err := o.fill(ctx, r, scope.session, jobs, detail); err != nil {

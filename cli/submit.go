@@ -332,7 +332,7 @@ func (s *submitting) problem(ctx context.Context, err error) error {
 	case errors.As(err, &large) && !s.o.files && !s.o.null:
 		err = fmt.Errorf("line %d: %w", large.Index+1, err)
 	}
-	return queueError(withRemedy(err, []remedy{
+	return s.p.withHint(queueError(withRemedy(err, []remedy{
 		{nil, "put such data elsewhere and submit where it is, or raise max_task of the queue",
 			errorSet{new(*tasks.LargeTask)}},
 		{nil, "submit it as several batches", errorSet{tasks.ErrTooLarge}},
@@ -340,7 +340,7 @@ func (s *submitting) problem(ctx context.Context, err error) error {
 		{nil, "submit a copy that nobody writes to", errorSet{tasks.ErrChanged}},
 		{nil, "muster queue batches {batch} shows it; give these tasks another --id", errorSet{tasks.ErrOtherBatch}},
 		{errUsage, "write each task on a line of its own; an empty line is a task, too", errorSet{tasks.ErrNoTasks}},
-	}, "{queue}", text.ShellWord(at.path), "{batch}", at.words()), at)
+	}, "{queue}", text.ShellWord(at.path), "{batch}", at.words()), at))
 }
 
 // readableTwice refuses what is no file: a pipe yields nothing when it is read again.

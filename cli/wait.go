@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -167,6 +168,7 @@ type awaited struct {
 	now     *resource.Observed // nil: missing
 	gap     bool               // a session was lost, which was said
 	ended   func() bool        // of a job that its last worker removes: whether the run in seen has completed
+	where   string             // elsewhere, if it was not there at first
 	reached string             // one of o.states
 	shown   resource.Status    // what was last said on standard error
 }
@@ -176,7 +178,9 @@ func (w *awaited) wait(ctx context.Context, scope *searchScope) error {
 	r := zkstate.NewFollower(scope.session, scope.home, kinds()...)
 	o, err := r.Look(ctx, w.at)
 	if err == nil {
-		w.early = o == nil
+		if w.early = o == nil; w.early {
+			w.where = scope.elsewhere(ctx, "", w.at)
+		}
 		err = w.look(ctx, r, o)
 	}
 	if err != nil {
@@ -298,7 +302,7 @@ func (w *awaited) absent() error {
 	case w.seen == nil && w.o.timeout == 0 && time.Since(w.started) > time.Duration(job.Default().Timeouts.Join):
 		return errTimeUp
 	case w.seen == nil:
-		w.note(resource.StatusMissing, "nothing is there")
+		w.note(resource.StatusMissing, strings.TrimSuffix("nothing is there; "+w.where, "; "))
 		return nil
 	case wants(string(job.Completed)) && w.removed():
 		w.reached = string(job.Completed)
@@ -375,7 +379,8 @@ func (w *awaited) end(err error) error {
 		return err
 	case w.seen == nil:
 		err := fmt.Errorf("there is no job, group or queue at %s", w.at)
-		return &problem{errAbsent, err, "muster status shows what is there; muster apply creates what is declared"}
+		return &problem{errAbsent, err,
+			cmp.Or(w.where, "muster status shows what is there; muster apply creates what is declared")}
 	}
 	err = fmt.Errorf("%s is not %s after %s: %s", w.at, strings.Join(w.o.states, " or "), w.o.timeout, healthOf(w.seen))
 	return &problem{errIncomplete, err, w.afterTimeUp()}

@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -28,9 +26,7 @@ type workerOptions struct {
 	lifeOptions
 	memberFlags
 	job            string
-	dir            string // of the configuration
-	declared       bool   // --file is given: create the job as the configuration declares it
-	vars           varFlags
+	declared       bool // --file is given: create the job as the configuration declares it
 	advertise, run string
 	start          string
 }
@@ -60,9 +56,8 @@ The last line on standard error says whose the exit code is.`,
 	o.lifeOptions.addTo(fs, "job",
 		"that survives a restart (MUSTER_IDENTITY); default the index of a container, else the address",
 		"job, a place and for all", " and /metrics")
-	fs.StringVarP(&o.dir, "file", "f", "",
-		"create the job as the configuration in `DIR`, or one file, declares it, if it is missing")
-	o.vars.addTo(fs)
+	o.placeFlags.addTo(fs, "job", "take root and servers from the configuration in `DIR`, or one file (MUSTER_FILE); "+
+		"the flag also creates the job as declared there, if it is missing")
 	fs.StringVar(&o.advertise, "advertise", "",
 		"`HOST:PORT` at which other workers reach this one; default this machine and a free port")
 	fs.StringVar(&o.run, "run", "",
@@ -72,7 +67,7 @@ The last line on standard error says whose the exit code is.`,
 	o.memberFlags.addTo(cmd)
 	addGrace(fs, &o.grace)
 	completeFlag(cmd, "job", func(ctx context.Context, _ []string, _ string) []string {
-		return p.jobNames(ctx, searchFlags{config: o.dir, vars: o.vars, root: o.root})
+		return p.jobNames(ctx, o.searched())
 	})
 	_ = cmd.MarkFlagFilename("file", "hcl", "hcl.json")
 	return cmd
@@ -117,18 +112,18 @@ func joinedAs(m *worker.Member) string {
 }
 
 func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
-	root := o.root
 	quiet := p.flags.quiet || len(o.command) == 0 // without a command, waitWithoutCommand prints it
-	declared, t := job.Default(), p.target(target{})
+	cfg, t, err := p.place(&o.placeFlags, job.KindName, o.job)
+	if err != nil {
+		return c, err
+	}
+	declared := job.Default()
 	if o.declared {
-		cfg, err := p.load(o.dir, o.vars)
+		d, err := declaredAs(cfg, job.KindName, o.job, o.root)
 		if err != nil {
 			return c, err
 		}
-		if declared, err = declaredJob(cfg, o.job, root); err != nil {
-			return c, err
-		}
-		root, t = declared.Root, p.target(p.declaredTarget(cfg, o.dir))
+		declared = d.(job.Job)
 		c.Create = func(ctx context.Context, s *zkconn.Session) error {
 			return p.createJob(ctx, s, cfg, declared, quiet)
 		}
@@ -146,7 +141,7 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 		}
 	}
 	c.Worker, err = p.workerIdentity(o)
-	c.Worker.Root, c.Worker.Job = cmp.Or(root, resource.DefaultRoot), o.job
+	c.Worker.Root, c.Worker.Job = o.root, o.job
 	c.Worker.Waiting = p.waitingFor
 	return c, err
 }
@@ -180,27 +175,6 @@ func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
 	c.Run = run
 	c.FailHeld = o.takeover == "fail"
 	return c, nil
-}
-
-// declaredJob returns the declared job with this name, below root unless that is empty.
-func declaredJob(cfg *spec.Config, name, root string) (job.Job, error) {
-	found := slices.DeleteFunc(spec.Of[job.Job](cfg), func(j job.Job) bool {
-		return j.Name != name || root != "" && j.Root != root
-	})
-	switch len(found) {
-	case 0:
-		paths := cmp.Or(text.List(wantOf(cfg).Paths(), maxListed), "none")
-		below := ""
-		if root != "" {
-			below = " below " + root
-		}
-		return job.Job{}, usagef("declare it there, or take one of: "+paths,
-			"the configuration declares no job %q%s", name, below)
-	case 1:
-		return found[0], nil
-	}
-	return job.Job{}, usagef("muster worker --root "+found[0].Root,
-		"the configuration declares %d jobs %q: say below which root", len(found), name)
 }
 
 // createJob creates the job as an apply would, unless it exists.

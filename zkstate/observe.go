@@ -76,12 +76,8 @@ func (r *Reader) observeOnce(ctx context.Context, path string, f found) (*resour
 		}
 		o := &resource.Observed{Companions: f.companions, RecordVersion: stat.Version}
 		rec, err := znode.DecodeRecordAt(k.Kind, path, body)
-		switch {
-		case errors.Is(err, znode.ErrFormat):
-			o.Problem = fmt.Sprintf("%s: %v", at, err)
-			return o, nil
-		case err != nil:
-			o.Problem = fmt.Sprintf("%s is damaged: %v", at, err)
+		if err != nil {
+			o.Problem = err.Error()
 			return o, nil
 		}
 		o.Record = &rec
@@ -482,7 +478,7 @@ func (r *Reader) Parts(
 		rec, bad := znode.DecodeRecordAt(kind, path, body)
 		newer = errors.Is(bad, znode.ErrFormat)
 		if bad != nil {
-			parts[0].State += ", " + bad.Error()
+			parts[0].State += ", " + errors.Unwrap(bad).Error()
 			damaged = record
 		} else {
 			generation = rec.Generation

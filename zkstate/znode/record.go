@@ -140,14 +140,33 @@ func checkFormat(value json.RawMessage) error {
 	return nil
 }
 
+// UnreadableError says that the Record of the resource at Path cannot be read, and why.
+type UnreadableError struct {
+	Path, Record string // Record is its znode
+	Err          error
+}
+
+func (e *UnreadableError) Error() string {
+	if errors.Is(e.Err, ErrFormat) {
+		return fmt.Sprintf("%s: %v", e.Record, e.Err)
+	}
+	return fmt.Sprintf("%s is damaged: %v", e.Record, e.Err)
+}
+
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
 // DecodeRecordAt is DecodeRecord for the resource at path. It refuses a Record with another path, so that a copied
-// Record cannot lead to a write elsewhere.
+// Record cannot lead to a write elsewhere. The error is an UnreadableError.
 func DecodeRecordAt(kind resource.Kind, path string, data []byte) (resource.Record, error) {
 	r, err := DecodeRecord(kind, data)
 	if err == nil && r.Declaration.ID().Path() != path {
-		return resource.Record{}, fmt.Errorf("record: it belongs to %q", r.Declaration.ID().Path())
+		err = fmt.Errorf("record: it belongs to %q", r.Declaration.ID().Path())
 	}
-	return r, err
+	if err != nil {
+		i := strings.LastIndexByte(path, '/')
+		return resource.Record{}, &UnreadableError{path, Record(kind.Name, path[:max(i, 0)], base(path)), err}
+	}
+	return r, nil
 }
 
 // NamedGeneration is the generation that a Record names, also one of a kind or with fields that this muster does not
