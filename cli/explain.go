@@ -80,7 +80,7 @@ or path.`,
 		},
 	}
 	cmd.Flags().BoolVar(&o.json, "json", false, "as JSON")
-	cmd.Flags().IntVar(&o.nth, "run", 0, "of a cron: only this run, with all of its output that is kept; 1 is the last")
+	cmd.Flags().IntVar(&o.nth, "run", 0, "of a cron: only run `N`, with all of its output that is kept; 1 is the last")
 	p.addSearch(cmd, &o.searchFlags, p.completeJobOrCode(&o.searchFlags))
 	return cmd
 }

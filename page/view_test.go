@@ -210,8 +210,8 @@ func attribute(n *html.Node, key string) string {
 // TestOutputOfRuns: of much output the end is shown, a new run changes its cron and nothing of the other runs.
 func TestOutputOfRuns(t *testing.T) {
 	r := runOf("nightly", view.Run{State: "done", Output: strings.Repeat("line\n", maxOutputLines+7) + "<end>"})
-	if len(r.Lines) != maxOutputLines || r.Hidden != 8 || r.Last != "<end>" {
-		t.Errorf("%d lines, %d hidden, the last %q", len(r.Lines), r.Hidden, r.Last)
+	if n := strings.Count(r.Output, "\n"); n != maxOutputLines-1 || r.Hidden != 8 || r.Last != "<end>" {
+		t.Errorf("%d line ends, %d hidden, the last line %q", n, r.Hidden, r.Last)
 	}
 	v, b := newViews(), sample()
 	d := detail(b, "api")

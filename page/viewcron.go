@@ -3,6 +3,7 @@ package page
 import (
 	"html/template"
 	"slices"
+	"strings"
 
 	"muster/resource/group"
 	"muster/text"
@@ -29,10 +30,10 @@ type runView struct {
 	view.Run
 	ID          string // of the row
 	Class       string
-	Lines       []string // of its output
-	Hidden      int      // lines before those
-	Last        string   // of the lines
-	Description word     // of the mark
+	Output      string // its last lines, as they are shown
+	Hidden      int    // lines before those
+	Last        string // of the lines
+	Description word   // of the mark
 }
 
 // crons shows for each cron a timeline of its runs, the oldest first, and a table of them, the newest first. A run that
@@ -97,11 +98,9 @@ func runOf(duty string, r view.Run) runView {
 	} else {
 		v.ID = hashID("u", duty, "by hand", r.Asked)
 	}
-	v.Lines = text.Output(r.Output)
-	v.Hidden = max(0, len(v.Lines)-maxOutputLines)
-	v.Lines = v.Lines[v.Hidden:]
-	if len(v.Lines) > 0 {
-		v.Last = text.Cut(text.Visible(v.Lines[len(v.Lines)-1]), 120)
+	if lines := text.Each(text.Output(r.Output), text.Visible); len(lines) > 0 {
+		v.Hidden = max(0, len(lines)-maxOutputLines)
+		v.Output, v.Last = strings.Join(lines[v.Hidden:], "\n"), text.Cut(lines[len(lines)-1], 120)
 	}
 	return v
 }
@@ -124,7 +123,7 @@ func (r runView) Tag() string {
 
 // Target is the element to which the mark of a run leads: its output, which browsers open, else its row.
 func (r runView) Target() string {
-	if len(r.Lines) > 0 {
+	if r.Output != "" {
 		return "o" + r.ID
 	}
 	return r.ID
