@@ -30,7 +30,7 @@ func TestCompletionOfFixedWords(t *testing.T) {
 		"command": {[]string{"plan", "--format", ""}, "human\njson\n:4\n"},
 		"number":  {[]string{"dev", "--servers", ""}, "1\n3\n:4\n"},
 		"kinds_of_drift": {[]string{"drift", "--fail-on", ""},
-			"missing\nstale\ndamaged\nchanged\npending\norphan\ndegraded\nforeign\nunmanaged\n:36\n"},
+			"missing\nstale\ndamaged\nchanged\npending\norphan\ndegraded\nfailing\nforeign\nunmanaged\n:36\n"},
 		"more_kinds":   {[]string{"drift", "--fail-on", "missing,stale,m"}, ":36\n"},
 		"another_kind": {[]string{"drift", "--fail-on", "missing,s"}, "missing,stale\n:36\n"},
 		"kinds_of_reports": {[]string{"plan", "--report", ""},
@@ -166,7 +166,7 @@ func TestCompletionIsQuickAndSilent(t *testing.T) {
 			best := time.Hour
 			for range 10 { // the machine may be busy
 				start := time.Now()
-				got := result(c.fixture.command(c.servers, "__complete", "explain", "job"))
+				got := result(c.fixture.command(c.servers, "__complete", "explain", "job."))
 				best = min(best, time.Since(start))
 				lines := strings.TrimSpace(c.want + "\n:4")
 				silent := !strings.Contains(got.stderr, "muster:") && !strings.Contains(got.stderr, "error")

@@ -239,7 +239,7 @@ func TestCompletionInBash(t *testing.T) {
 		term.await(t, seen)
 	}
 	step("source "+library+" && source <(muster completion bash) && echo loaded-$((1+1))\n", "loaded-2\nready> ")
-	step("muster explain jo\t", `explain job.j\[\"j`)
+	step("muster explain job.\t", `explain job.j\[\"j`)
 	step("1\t", `explain job.j\[\"j1\"\]`)
 	step("\n", "path          "+f.root+"/j1\n")
 	term.await(t, "(default)\nready> ")
