@@ -125,7 +125,7 @@ func TestDriftsReaderHasNoMethodThatWrites(t *testing.T) {
 		methods = append(methods, m.Name)
 	}
 	want := []string{
-		"AllRoots", "Applied", "CompletedW", "Ensemble", "FillDetail", "FillMembers", "FillRestarts", "FillSaved",
+		"AllRoots", "Applied", "Batch", "CompletedW", "Ensemble", "FillDetail", "FillMembers", "FillRestarts", "FillSaved",
 		"FillWorkers", "Find", "Follow", "GroupState", "History", "Holder", "Look", "Parts", "QueueState", "Read",
 		"ReadFor", "Roots", "Rounds", "RunName", "Searched", "Stacks", "WaitUnlocked", "Workers",
 	}

@@ -170,7 +170,7 @@ cron "report" {
 	expect(t, result(f.command(servers.Connect(), "explain", f.root+"/shop")), 0,
 		"leave it alone, and use the muster that wrote it")
 	expect(t, result(f.command(servers.Connect(), "apply", "--yes")), 3, text)
-	expect(t, result(f.member(servers.Connect(), "b", "1.0.0", "--join-timeout", "20s")), 1, text)
+	expect(t, result(f.member(servers.Connect(), "b", "1.0.0", "--join-timeout", "20s")), 3, text)
 
 	sent := proxy.Requests()[fault.OpMulti]
 	looked := time.Now()

@@ -200,7 +200,7 @@ func (w *world) everyBatchOnce(batches []batch) {
 		w.t.Error(p)
 	}
 	w.t.Logf("%d batches were watched, %d of them twice; %d problems", len(found), twice, len(problems))
-	if out, err := w.muster("drop", "--dead", w.queue.Name); err != nil {
+	if out, err := w.muster("queue", "drop", "--yes", w.queue.Name); err != nil {
 		w.t.Error(err, out)
 	}
 	rig.Until(w.t, patience, "nothing to be left in Redis", func() string {

@@ -210,7 +210,7 @@ func TestFullMemory(t *testing.T) {
 	done := func(id string) {
 		t.Helper()
 		rig.Until(t, patience, "the results of "+id, func() string {
-			o := w.try("", "batch", w.queue.Name+"/"+id, "--results")
+			o := w.try("", "queue", "batches", w.queue.Name+"/"+id, "--results")
 			if o.code != 0 || strings.Count(o.stdout, "\n") != 2 {
 				return o.stdout + o.stderr
 			}

@@ -291,10 +291,10 @@ func pauseBatch(k *soakRun, _ *process, random *rand.Rand) error {
 	}
 	id := ids[random.IntN(len(ids))]
 	at := k.queue.Name + "/" + id
-	_, _ = k.muster("pause", at) // it may have ended; or a server is down, and nobody knows whether it is paused
+	_, _ = k.muster("queue", "pause", at) // it may have ended; or a server is down, and nobody knows whether it is paused
 	zkconn.Pause(k.t.Context(), rig.Between(random, 0, 3*time.Second))
 	for late := time.Now().Add(patience); ; zkconn.Pause(ctx, rig.PollEvery) {
-		out, err := k.muster("resume", at)
+		out, err := k.muster("queue", "resume", at)
 		if err == nil {
 			return nil
 		}

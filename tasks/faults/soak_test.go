@@ -305,7 +305,7 @@ func (k *soakRun) collectKept() {
 			continue
 		}
 		at := k.queue.Name + "/" + b.id()
-		out, err := k.muster("batch", at, "--results")
+		out, err := k.muster("queue", "batches", at, "--results")
 		if err != nil {
 			k.t.Fatal(err, "\n", k.where(b))
 		}
@@ -314,11 +314,11 @@ func (k *soakRun) collectKept() {
 			k.t.Fatal(err)
 		}
 		k.got(found)
-		if _, err := k.muster("cancel", at); err != nil {
+		if _, err := k.muster("queue", "cancel", "--yes", at); err != nil {
 			k.t.Fatal(err)
 		}
 	}
-	if out, err := k.muster("drop", "--dead", k.queue.Name); err != nil {
+	if out, err := k.muster("queue", "drop", "--yes", k.queue.Name); err != nil {
 		k.t.Fatal(err, out)
 	}
 }
