@@ -249,7 +249,7 @@ func newGuardCmd(p *process) *cobra.Command {
 	}
 }
 
-// guardGroupsName is a hidden command: the process beside a worker, a member or an executor that ends its commands with
+// guardGroupsName is a hidden command: the process beside a worker or an executor that ends its commands with
 // it.
 const guardGroupsName = "guard-groups"
 

@@ -55,8 +55,8 @@ muster op checkpoint -- sh -c '(sh -c "echo pid \$\$ >>`+f.log()+`; while :; do 
 	gone(t, pids)
 }
 
-// TestNothingOfACommandOutlivesItsWorker kills a worker, and a member, whose commands have started processes of their
-// own. The kernel ends the commands, and the guards end the rest of their groups.
+// TestNothingOfACommandOutlivesItsWorker kills a worker whose command has started a process of its own. The kernel
+// ends the command, and the guard the rest of its group.
 func TestNothingOfACommandOutlivesItsWorker(t *testing.T) {
 	t.Parallel()
 	f := newGroupFixture(t, `leader "coordinator" {}`)
@@ -65,7 +65,6 @@ func TestNothingOfACommandOutlivesItsWorker(t *testing.T) {
 	script := "(while :; do sleep 0.2; done) & echo pid $$ pid $! | tr ' ' '\n' >>" + f.log() + "; wait"
 	for i, cmd := range []*exec.Cmd{
 		f.command(servers.Connect(), "worker", "--job", "j0", "--root", f.root, "--", "sh", "-c", script),
-		f.member(servers.Connect(), "a", "1.0.0", "--", "sh", "-c", script),
 	} {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
