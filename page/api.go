@@ -248,6 +248,7 @@ func (s *server) apiMembers(ctx context.Context, to *bytes.Buffer, r *http.Reque
 	return e.Encode(map[string][]peer{"members": members})
 }
 
+// isQueue says why what is at a path is no queue; nil: it is one.
 func isQueue(path string, b *Board) error {
 	j, err := found(path, b)
 	if err == nil && view.KindOf(&j.Observed).Name != queue.KindName {
@@ -266,8 +267,8 @@ func (d *Detail) redisError() error {
 }
 
 func (s *server) apiBatches(ctx context.Context, to *bytes.Buffer, r *http.Request, b *Board) error {
-	if j, err := found(pathOf(r), b); err == nil && view.KindOf(&j.Observed).Name != queue.KindName {
-		return &problem{http.StatusNotFound, j.Path + " is not a queue", "/api/status" + j.Path}
+	if err := isQueue(pathOf(r), b); err != nil {
+		return err
 	}
 	return s.withDetail(ctx, pathOf(r), "", b, func(d *Detail) error {
 		if err := d.redisError(); err != nil { // an empty list would say that there is nothing to do

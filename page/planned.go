@@ -87,23 +87,47 @@ func newPlanned(c Configuration, state plan.State) *Planned {
 	return p
 }
 
-const inSync = "in sync"
+// Words of the plan, besides its actions.
+const (
+	inSync    = "in sync"
+	isMissing = string(resource.StatusMissing)
+)
 
 // word is what the plan does with what is at a path, for a column; a dash: nothing is declared there.
 func (p *Planned) word(at string) string {
 	if p == nil {
 		return ""
 	}
-	if r, ok := p.rows[at]; ok {
-		if n := len(r.Changes()); n > 0 && r.Action().Changes() {
-			return text.Count(n, "change")
-		}
+	r, differs := p.rows[at]
+	switch {
+	case differs && changesFields(r):
+		return text.Count(len(r.Changes()), "change")
+	case differs:
 		return string(r.Action())
-	}
-	if p.same[at] {
+	case p.same[at]:
 		return inSync
 	}
 	return "–"
+}
+
+func changesFields(r plan.Row) bool { return r.Action().Changes() && len(r.Changes()) > 0 }
+
+// counted is the word with which the section about the configuration counts e; empty: it is not declared.
+func (p *Planned) counted(e entry) string {
+	r, differs := p.rows[e.path()]
+	switch {
+	case e.found == nil:
+		return isMissing
+	case differs && changesFields(r):
+		return "to change"
+	case differs && r.Action().Changes():
+		return "to " + string(r.Action())
+	case differs:
+		return string(r.Action())
+	case p.same[e.path()]:
+		return inSync
+	}
+	return ""
 }
 
 // isShown reports whether what is at a path would be on the board if it was there.
@@ -147,7 +171,7 @@ func (b *Board) entries() []entry {
 	missing := b.missing()
 	for _, r := range missing {
 		e := entry{row: rowAt(r.Path), stack: b.Planned.Want.Stack, known: r.New}
-		e.Kind, e.Status, e.live, e.Plan = r.Kind().Name, resource.StatusMissing, -1, "missing"
+		e.Kind, e.Status, e.live, e.Plan = r.Kind().Name, resource.StatusMissing, -1, isMissing
 		all = append(all, e)
 	}
 	if len(missing) > 0 {
@@ -170,23 +194,12 @@ func (p *painter) plan(all []entry) {
 		return
 	}
 	count := map[string]int{}
-	differs := 0
 	for _, e := range all {
-		word := e.Plan
-		switch {
-		case strings.Contains(word, "change"):
-			word = "to change"
-		case plan.Action(word).Changes():
-			word = "to " + word
-		}
-		count[word]++
-		if word != inSync && word != "–" {
-			differs++
-		}
+		count[planned.counted(e)]++
 	}
 	var parts []string
 	for _, word := range []string{
-		"missing", "to change", "to update", "to replace", "to delete", string(plan.Blocked), string(plan.LeftRunning),
+		isMissing, "to change", "to update", "to replace", "to delete", string(plan.Blocked), string(plan.LeftRunning),
 		inSync,
 	} {
 		if n := count[word]; n > 0 {
@@ -197,7 +210,7 @@ func (p *painter) plan(all []entry) {
 	if len(parts) > 0 {
 		v.Says = strings.Join(parts, ", ")
 	}
-	if differs > 0 {
+	if len(all) > count[inSync]+count[""] {
 		v.Step = &step{Command: word(planned.Command), After: " shows what apply would do"}
 	}
 	p.add(mainSlot, "plan", v)

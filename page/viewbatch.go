@@ -3,7 +3,6 @@ package page
 import (
 	"slices"
 
-	"muster/report"
 	"muster/view"
 )
 
@@ -41,11 +40,7 @@ func (p *painter) batch(d *Detail) {
 	} else {
 		now, detail := d.current()
 		p.add(mainSlot, "batchhead", batchPage{batchOf(now), rowAt(p.request.Path).drawn(), detail})
-		if next := detail.Next(); next != "" {
-			var steps []step
-			for _, line := range report.StepLines(next, 1) {
-				steps = append(steps, splitStep(line))
-			}
+		if steps := stepsIn(detail.Next()); len(steps) > 0 {
 			p.add(mainSlot, "next", steps)
 		}
 	}

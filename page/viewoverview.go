@@ -397,10 +397,13 @@ func (e entry) matches(words []string) bool {
 // step is a next step, with its command apart.
 type step struct{ Before, Command, After word }
 
-// stepsOf are the next steps for j: one for each thing that can be done.
-func stepsOf(j view.Resource) []step {
+// stepsOf are the next steps for j.
+func stepsOf(j view.Resource) []step { return stepsIn(j.NextStep()) }
+
+// stepsIn are the steps that a next step names: one for each thing that can be done.
+func stepsIn(next string) []step {
 	var all []step
-	if next := j.NextStep(); next != "" {
+	if next != "" {
 		for _, line := range report.StepLines(next, 1) {
 			all = append(all, splitStep(line))
 		}
