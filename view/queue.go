@@ -220,14 +220,14 @@ func (queues) next(r Resource) string {
 			"muster queue batches "+at+" shows which of them, and what to do with it")
 		return strings.Join(all, "; ")
 	}
-	for _, id := range r.Queue.Lost[:min(1, len(r.Queue.Lost))] {
-		add(true, "submit "+text.List(r.Queue.Lost, 3)+" again with the same --id, or muster queue cancel "+
-			text.ShellWord(r.Path+"/"+id))
+	if lost := r.Queue.Lost; len(lost) > 0 {
+		all = append(all, "submit "+text.List(lost, 3)+" again with the same --id, or muster queue cancel "+
+			text.ShellWord(r.Path+"/"+lost[0]))
 	}
-	for _, id := range r.Queue.Failed[:min(1, len(r.Queue.Failed))] {
-		batch := text.ShellWord(r.Path + "/" + id)
-		add(true, "muster queue batches "+batch+" says why watchers failed")
-		add(true, "muster queue retry "+batch+" lets them try again")
+	if failed := r.Queue.Failed; len(failed) > 0 {
+		batch := text.ShellWord(r.Path + "/" + failed[0])
+		all = append(all, "muster queue batches "+batch+" says why watchers failed",
+			"muster queue retry "+batch+" lets them try again")
 	}
 	return strings.Join(all, "; ")
 }
