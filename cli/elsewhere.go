@@ -108,7 +108,7 @@ func (scope *searchScope) configHere() *spec.Config {
 // waitingFor says for what a process waits, and where that is if it is elsewhere. What is not there may be a wrong name
 // or root.
 func (p *process) waitingFor(what string) {
-	kind, at, _ := strings.Cut(strings.TrimPrefix(what, "the "), " to be created: ")
+	kind, at, _ := strings.Cut(strings.TrimPrefix(what, "the "), zkstate.ToBeCreated)
 	at, _, _ = strings.Cut(at, " (")
 	if s := p.session.Load(); at != "" && s != nil {
 		scope := &searchScope{p: p, session: s}

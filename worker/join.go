@@ -177,7 +177,7 @@ func (j *join) read(ctx context.Context) error {
 	if errors.Is(err, zkconn.ErrNoNode) {
 		j.rec, j.job, j.mzxid = resource.Record{}, job.Default(), 0
 		j.job.Root, j.job.Name = j.c.Root, j.c.Job
-		return j.awaitRecord(ctx, ErrNoJob, "the job to be created: "+j.job.Path(), nil)
+		return j.awaitRecord(ctx, ErrNoJob, "the job"+zkstate.ToBeCreated+j.job.Path(), nil)
 	}
 	if err != nil {
 		return err

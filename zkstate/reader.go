@@ -59,6 +59,9 @@ type Source interface {
 	Sync(ctx context.Context, path string) error
 }
 
+// ToBeCreated stands in what a join waits for, between the kind and the path, if there is no Record yet.
+const ToBeCreated = " to be created: "
+
 // Reader reads resources. It never writes.
 type Reader struct {
 	source Source

@@ -119,7 +119,7 @@ func (j *Join) awaitRecord(ctx context.Context) error {
 		return ErrAgain
 	}
 	j.Record = resource.Record{}
-	what := fmt.Sprintf("the %s to be created: %s", j.kind().Name, resource.Join(j.Root, j.Name))
+	what := "the " + j.kind().Name + zkstate.ToBeCreated + resource.Join(j.Root, j.Name)
 	return j.Await(ctx, j.NoRecord, what, created, nil)
 }
 
