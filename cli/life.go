@@ -249,8 +249,7 @@ func newGuardCmd(p *process) *cobra.Command {
 	}
 }
 
-// guardGroupsName is a hidden command: the process beside a worker or an executor that ends its commands with
-// it.
+// guardGroupsName is a hidden command: the process beside a worker or an executor that ends its commands with it.
 const guardGroupsName = "guard-groups"
 
 func newGuardGroupsCmd(p *process) *cobra.Command {

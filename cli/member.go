@@ -151,7 +151,7 @@ func (p *process) memberConfig(o memberOptions, t target) (c wrap.MemberConfig, 
 		return c, err
 	}
 	c.Life = p.life(o.lifeOptions, t, group.Default().Timeouts.Session)
-	c.Life.GuardGroups = nil // it would kill muster duty, which is to end what it runs
+	c.Life.GuardGroups = nil // that guard would kill muster duty, which has to end what it runs
 	c.Can, c.OnLoss = o.can, wrap.OnLoss(o.onLoss)
 	c.Joined = func(m *member.Member) {
 		p.say("joined %s as %s, version %s", m.Group().Path(), m.Identity, o.version)

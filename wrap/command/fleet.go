@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Fleet is the commands of an executor that run now, or the one of a worker or a member. None of them outlives this
+// Fleet is the commands of an executor that run now, or the one of a worker. None of them outlives this
 // process: if it is killed, the kernel kills the commands, on Linux, and one small process, the guard of the fleet,
 // kills the rest of their process groups.
 //
