@@ -166,7 +166,7 @@ func (p page) check(t *testing.T, file string, printed []string) {
 var (
 	unique  = regexp.MustCompile(`\b(\d{4}-\d\d-\d\d(T[\d:]+Z)?|[0-9a-f]{32})\b`)
 	elapsed = regexp.MustCompile(` +[\d.]+ (ms|s|days ago)\b`)
-	waited  = regexp.MustCompile(`\b(waiting|waited|after|for|in) [\d.]+s\b`)
+	waited  = regexp.MustCompile(`\b(waiting|waited|after|for|in) (\d+m)?[\d.]+m?s\b`)
 	epoch   = regexp.MustCompile(`(?m)^([\d.]+:\d+) \d+$`)
 	waits   = regexp.MustCompile(`(?m)^(waiting for /.*|.*; waiting for its end)\n`)
 	aged    = regexp.MustCompile(` +\d{1,3}[smhd] +`) // a column of a table, or "3s ago"
