@@ -37,7 +37,7 @@ func (s *memoryStore) CreateEnsembleID(context.Context) (string, error)         
 func (s *memoryStore) ListRoots(context.Context, []string) error                    { return nil }
 func (s *memoryStore) Collect(context.Context, []string, ...string) (int, error)    { return 0, nil }
 func (s *memoryStore) PruneApplied(context.Context, time.Duration, time.Time) error { return nil }
-func (s *memoryStore) Settle(context.Context) error {
+func (s *memoryStore) Settle(context.Context, []string) error {
 	s.settled++
 	return nil
 }

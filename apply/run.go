@@ -45,7 +45,8 @@ type Store interface {
 	BeginEntry(ctx context.Context, e *history.Entry) (path string, err error)
 	EndEntry(ctx context.Context, path string, e history.Entry) error
 	// Settle notes in the last entry that nothing is left to do, if its apply was killed or cut off.
-	Settle(ctx context.Context) error
+	// left are paths that are still to be changed.
+	Settle(ctx context.Context, left []string) error
 }
 
 // MaxPlanAge is the age from which a saved plan is refused. The marks of applied plans are kept for as long.
@@ -96,7 +97,7 @@ func Run(ctx context.Context, to Store, p plan.Plan, o Options) ([]Outcome, erro
 			a.tidy(ctx)
 		}
 		if err == nil && !p.Partial && !o.Saved {
-			_ = to.Settle(ctx) // the next one tries again
+			_ = to.Settle(ctx, p.Leaves()) // the next one tries again
 		}
 		return nil, err
 	}

@@ -200,6 +200,16 @@ func (p Plan) Changes() []Row {
 	return slices.DeleteFunc(slices.Clone(p.Rows), func(r Row) bool { return !r.Action().Changes() })
 }
 
+// Leaves lists the paths of what an apply would change, but must not.
+func (p Plan) Leaves() (paths []string) {
+	for _, r := range p.Rows {
+		if a := r.Action(); a == Blocked || a == LeftRunning {
+			paths = append(paths, r.Path)
+		}
+	}
+	return paths
+}
+
 // Own lists the rows that the plan's stack owns, or will own after apply.
 func (p Plan) Own() []Row {
 	w := Want{Stack: p.Stack, Home: p.Home}

@@ -172,11 +172,17 @@ func (s *Store) EndEntry(ctx context.Context, path string, e history.Entry) erro
 	return s.rewriteEntry(ctx, path, e, -1) // nobody else does, but Settle if the lock was deleted by hand
 }
 
-// Settle notes in the last entry that nothing is left to do, if its apply was killed or cut off.
-func (s *Store) Settle(ctx context.Context) error {
+// Settle notes in the last entry that nothing is left to do, if its apply was killed or cut off. What left lists is
+// still to be changed.
+func (s *Store) Settle(ctx context.Context, left []string) error {
 	last, err := s.History(ctx, s.cfg.Stack, 1)
 	if err != nil || len(last) == 0 || last[0].State != history.Unfinished {
 		return err
+	}
+	if len(left) > 0 && (last[0].More > 0 || slices.ContainsFunc(last[0].Changes, func(c history.Change) bool {
+		return slices.Contains(left, c.Path)
+	})) {
+		return nil
 	}
 	last[0].Settled = time.Now().UTC().Truncate(time.Second)
 	return s.rewriteEntry(ctx, znode.History(s.home, s.cfg.Stack)+"/"+last[0].Name, last[0].Entry, 0)

@@ -28,9 +28,11 @@ func (f *fixture) historyStore(s *zkconn.Session) *zkstate.Store {
 }
 
 // begin writes an entry for this plan.
-func (f *fixture) begin(store *zkstate.Store, plan string) (path string, e history.Entry) {
+func (f *fixture) begin(
+	store *zkstate.Store, plan string, changes ...history.Change,
+) (path string, e history.Entry) {
 	f.t.Helper()
-	e = history.Entry{Plan: plan, Planned: map[string]int{"create": 2}}
+	e = history.Entry{Plan: plan, Planned: map[string]int{"create": 2}, Changes: changes}
 	path, err := store.BeginEntry(f.t.Context(), &e)
 	if err != nil {
 		f.t.Fatal(err)
@@ -82,7 +84,7 @@ func TestHistoryOfAnApply(t *testing.T) {
 	if err := release(); err != nil {
 		t.Fatal(err)
 	}
-	f.begin(store, "p2") // and dies
+	f.begin(store, "p2", history.Change{Action: "replace", Path: "/jobs/a"}) // and dies
 	found := f.history(0)
 	if got := f.states(); !slices.Equal(got, []history.State{history.Unfinished, history.Finished}) ||
 		found[1].Results["applied"] != 2 || found[1].Finished.IsZero() || found[1].Name != "h-0000000000" {
@@ -91,9 +93,16 @@ func TestHistoryOfAnApply(t *testing.T) {
 	if one := f.history(1); len(one) != 1 || one[0].Plan != "p2" {
 		t.Errorf("the newest one is %+v", one)
 	}
-	if err := store.Settle(t.Context()); err != nil {
-		t.Fatal(err)
+	settle := func(left ...string) {
+		t.Helper()
+		if err := store.Settle(t.Context(), left); err != nil {
+			t.Fatal(err)
+		}
 	}
+	if settle("/jobs/a", "/jobs/b"); f.states()[0] != history.Unfinished {
+		t.Error("what still cannot be changed settles an apply that was to change it")
+	}
+	settle("/jobs/b")
 	if got := f.states(); got[0] != history.Settled || got[1] != history.Finished {
 		t.Errorf("after nothing was left to do the entries are %v", got)
 	}
