@@ -525,3 +525,32 @@ func TestNobodyWritesIntoAnothersGeneration(t *testing.T) {
 		}
 	}
 }
+
+// TestARecordThatCannotBeReadIsNotGivenUp: explain says to delete it only if its generation has a copy.
+func TestARecordThatCannotBeReadIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{job.KindName, group.KindName, queue.KindName} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			e := newEstate(t)
+			a := e.declareKind(kind, "a", 2)
+			e.tryApply(e.mine, "mine", a)
+			at, root, g := a.ID().Path(), a.ID().Root, e.generationOf(a)
+			says := func(want string) {
+				t.Helper()
+				o, err := e.mine.Look(t.Context(), at)
+				if err != nil || o.Class() != resource.Unreadable {
+					t.Fatalf("%+v, %v", o, err)
+				}
+				_, repair, err := e.mine.Parts(t.Context(), a.Kind(), at, o)
+				if err != nil || !strings.HasPrefix(repair, want) {
+					t.Errorf("explain says %q, want %q; %v", repair, want, err)
+				}
+			}
+			e.edit(znode.Record(kind, root, "a"), "{", "")
+			says("delete the record, and nothing else")
+			e.edit(znode.Run(root, g), "{", "")
+			says("once nobody is live in it, delete what is present of it")
+		})
+	}
+}

@@ -500,11 +500,31 @@ func (r *Reader) Parts(
 	if _, _, err = readPart(kind.Name+" znode", path); err != nil {
 		return nil, "", err
 	}
-	return parts, howToRepair(kind.Name, o, newer, noPermission, damaged), nil
+	copied := false
+	if damaged != "" && !newer && !noPermission {
+		if copied, err = r.oneCopy(ctx, root, path); err != nil {
+			return nil, "", err
+		}
+	}
+	return parts, howToRepair(kind.Name, o, newer, noPermission, damaged, copied), nil
 }
 
-// howToRepair says what to do about a resource of this kind. damaged is its record, if that is there and no record.
-func howToRepair(kind string, o *resource.Observed, newer, noPermission bool, damaged string) string {
+// oneCopy reports whether exactly one generation in root has a copy of the Record of what is at path.
+func (r *Reader) oneCopy(ctx context.Context, root, path string) (bool, error) {
+	generations, err := r.children(ctx, znode.RunDir(root))
+	if err != nil {
+		return false, err
+	}
+	of, err := Filter(ctx, generations, func(ctx context.Context, g string) (bool, error) {
+		c, err := r.readCopy(ctx, root, g)
+		return c != nil && c.record != nil && c.record.Declaration.ID().Path() == path, err
+	})
+	return len(of) == 1, err
+}
+
+// howToRepair says what to do about a resource of this kind. damaged is its record, if that is there and no record;
+// copied: apply would put it back from the copy in its generation.
+func howToRepair(kind string, o *resource.Observed, newer, noPermission bool, damaged string, copied bool) string {
 	const anew = " znode (zkCli.sh: delete PATH); the next apply makes it anew if it is declared"
 	switch {
 	case o.Class() == resource.Damaged && o.Repairable():
@@ -518,7 +538,7 @@ func howToRepair(kind string, o *resource.Observed, newer, noPermission bool, da
 		return "leave it alone, and use the muster that wrote it"
 	case noPermission:
 		return "name credentials that may read it in MUSTER_ZK_AUTH"
-	case damaged != "":
+	case damaged != "" && copied:
 		return "delete the record, and nothing else (zkCli.sh: delete " + damaged +
 			"); the next apply puts it back from its copy"
 	}
