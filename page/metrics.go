@@ -178,7 +178,7 @@ func (s scrape) resource(j view.Resource) {
 // crons adds the series of crons of a group.
 func (s scrape) crons(j view.Resource, all []resource.Results) {
 	for _, r := range all {
-		_, duty, _ := strings.Cut(r.Section, ".")
+		duty := r.Duty()
 		labels := []string{"path", label(j.Path), "stack", label(j.Observed.Record.Stack), "duty", duty}
 		if r.Ended() > 0 {
 			s.add("muster_cron_last_result", "1 if the last run of the cron is done, 0 if it failed or was lost.",

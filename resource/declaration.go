@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -210,6 +211,23 @@ type Embeds[T any] interface {
 	LabelsRef() *Labelled
 }
 
+// PlainJSON is an error of decoding JSON, in words for who wrote it.
+func PlainJSON(err error) error {
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("%s does not fit there: %s", cmp.Or(mismatch.Field, "it"), mismatch.Value)
+	}
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("it is not JSON, at byte %d", syntax.Offset)
+	}
+	if at, bad := errors.AsType[*time.ParseError](err); bad {
+		return fmt.Errorf("%s is no time as in RFC 3339", at.Value)
+	}
+	if strings.HasPrefix(err.Error(), "Time.UnmarshalJSON") {
+		return errors.New("a time in it is no string")
+	}
+	return err
+}
+
 // KindOf completes k, whose declarations are values of type T with these properties.
 func KindOf[T Declaration, P Embeds[T]](k Kind, ps []Property[T]) Kind {
 	k.Statuses = append([]Status{
@@ -225,7 +243,7 @@ func KindOf[T Declaration, P Embeds[T]](k Kind, ps []Property[T]) Kind {
 			}
 		}
 		if err != nil {
-			return nil, err
+			return nil, PlainJSON(err)
 		}
 		P(&t).CommonRef().At = at
 		return t, t.Check()

@@ -62,6 +62,9 @@ type Results struct {
 	LastSuccess time.Time `json:"last_success,omitzero"`     // when the last run that is done ended; zero: none is
 }
 
+// Duty is the name of the cron.
+func (r Results) Duty() string { return strings.TrimPrefix(r.Section, "cron.") }
+
 // Ended is how many runs have ended.
 func (r Results) Ended() int { return r.Done + r.Failed + r.Lost }
 

@@ -251,8 +251,16 @@ func NonEmpty(all ...string) []string {
 }
 
 // Plain is an error of a network or of a context, with words in place of Go's own: for "i/o timeout" or "EOF" nobody
-// knows what to do.
+// knows what to do. Who looks up a name says which.
 func Plain(err error) error {
+	if errors.As(err, new(*net.DNSError)) {
+		return err
+	}
+	if at, ok := errors.AsType[*net.OpError](err); ok && at.Op == "dial" {
+		if why, ok := errors.AsType[*os.SyscallError](err); ok {
+			return &plain{err, why.Err.Error()}
+		}
+	}
 	for _, p := range []struct {
 		words string
 		of    []error

@@ -357,9 +357,8 @@ func (groups) next(r Resource) string {
 			}
 		}
 	case group.Failing:
-		for _, first := range group.Of(r.Observed.Record).Failing(&r.Observed) {
-			_, name, _ := strings.Cut(first.Section, ".")
-			return "muster explain " + at + "/" + name + " shows its output"
+		if all := group.Of(r.Observed.Record).Failing(&r.Observed); len(all) > 0 {
+			return "muster explain " + text.ShellWord(r.Path+"/"+all[0].Duty()) + " shows its output"
 		}
 	}
 	return ""

@@ -65,7 +65,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"unknown_key", edit(`"unlisted": [`, `"force": true, "unlisted": [`), notWritten},
 		{"unknown_key_in_a_row", edit(`"classic": true`, `"classic": true, "force": true`),
 			"force: json: cannot unmarshal"},
-		{"wrong_type", edit(`"workers": 5`, `"workers": "5"`), "workers of type"},
+		{"wrong_type", edit(`"workers": 5`, `"workers": "5"`), "workers does not fit there"},
 		{"too_large_a_number", edit(`"version": 3`, `"version": 3000000000`), "version of type"},
 		{"bad_time", edit(`"created": "2026`, `"created": "x2026`), "parsing time"},
 		{"bad_duration", edit(`"session_timeout": "10s"`, `"session_timeout": "10"`), "is not a duration"},

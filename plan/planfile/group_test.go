@@ -98,7 +98,7 @@ func TestDecodeRefusesWrongGroups(t *testing.T) {
 	for _, c := range []struct{ old, new, says string }{
 		{`"retries": 0`, `"jitter": "5s", "retries": 0`, "not as plan wrote it"},
 		{`"retries": 0`, `"keep": 20, "retries": 0`, "not as plan wrote it"},
-		{`"retries": 0`, `"retries": "0"`, "cron.nightly.retries of type"},
+		{`"retries": 0`, `"retries": "0"`, "cron.nightly.retries does not fit there"},
 		{`"retries": 0`, `"retries": 101`, "cron.nightly.retries: 101 is not between 0 and 100"},
 		{`"schedule": "0 2 * * *"`, `"schedule": "0 2 * *"`, "cron.nightly.schedule: "},
 		{`"versions": ">= 2.0, < 3"`, `"versions": ">> 2"`, "cron.nightly.versions: "},

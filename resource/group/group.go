@@ -239,8 +239,7 @@ func (d Duty) Failing(r resource.Results) bool { return d.AlertAfter > 0 && r.In
 // Failing lists the crons of which the last runs have failed.
 func (g Group) Failing(o *resource.Observed) (failing []resource.Results) {
 	for _, r := range o.Results {
-		_, name, _ := strings.Cut(r.Section, ".")
-		if d, ok := g.Duty(name); ok && d.Failing(r) {
+		if d, ok := g.Duty(r.Duty()); ok && d.Failing(r) {
 			failing = append(failing, r)
 		}
 	}

@@ -2,7 +2,6 @@ package group_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -137,8 +136,8 @@ func TestWrongTypesAreNamed(t *testing.T) {
 		"cron.nightly.retries": `{"name":"a","root":"/r","cron":{"nightly":{"schedule":"@daily","retries":"x"}}}`,
 	} {
 		_, err := group.Kind().Decode([]byte(body), "")
-		if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok || mismatch.Field != field {
-			t.Errorf("%s: error = %#v", field, err)
+		if err == nil || !strings.HasPrefix(err.Error(), field+" does not fit there: ") {
+			t.Errorf("%s: error = %v", field, err)
 		}
 	}
 }

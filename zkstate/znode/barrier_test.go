@@ -32,7 +32,7 @@ func TestDecodeRoundSaysWhatIsDamaged(t *testing.T) {
 		`{"n":2,"mode":"live","aborted":"x","missing":[-1]}`:   "missing: -1",
 		`{"n":2,"mode":"live","aborted":"x","missing":[1,0]}`:  "missing: 0",
 		`{"n":2,"mode":"live","aborted":"x","missing":["0"]}`:  "missing",
-		`{"n":2,"mode":"durable","aborted":"x","missing":null`: "unexpected end",
+		`{"n":2,"mode":"durable","aborted":"x","missing":null`: "not JSON, at byte 52",
 	})
 }
 

@@ -424,8 +424,8 @@ func (r TickRecord) Final() bool {
 // Range reports whether the record is one of ticks that did not run.
 func (r TickRecord) Range() bool { return r.State == TickMissed || r.State == TickSkipped }
 
-// TickResults is the body of the folder of a cron duty's ticks: how its runs went so far. It is empty before the first
-// one has ended.
+// TickResults is the body of the folder of a cron duty's ticks: how its runs went so far. It is empty, or all zero,
+// before the first one has ended.
 type TickResults struct{ resource.Results }
 
 // Add counts what became of a run, or of n ticks, at that time.
@@ -444,9 +444,13 @@ func (r *TickResults) Add(state TickState, n int, at time.Time) {
 	}
 }
 
+// maxTicks is more than a cron can have in a million years, and far from an overflow.
+const maxTicks = 1 << 50
+
 func (r TickResults) check() error {
-	if min(r.Done, r.Failed, r.Lost, r.Missed, r.Skipped, r.InARow) < 0 {
-		return fmt.Errorf("a count must not be less than 0")
+	all := []int{r.Done, r.Failed, r.Lost, r.Missed, r.Skipped, r.InARow}
+	if slices.Min(all) < 0 || slices.Max(all) > maxTicks {
+		return fmt.Errorf("a count must be from 0 to %d", maxTicks)
 	}
 	return nil
 }

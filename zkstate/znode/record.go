@@ -94,7 +94,7 @@ func decodeRecord(kind resource.Kind, data []byte, r *resource.Record) error {
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {
-		return err
+		return resource.PlainJSON(err)
 	}
 	if err := checkFormat(fields[keyFormat]); err != nil {
 		return err
@@ -104,12 +104,15 @@ func decodeRecord(kind resource.Kind, data []byte, r *resource.Record) error {
 			continue
 		}
 		if err := f.decode(fields[f.key]); err != nil {
-			return fmt.Errorf("%s: %w", f.key, err)
+			return fmt.Errorf("%s: %w", f.key, resource.PlainJSON(err))
 		}
 		delete(fields, f.key)
 	}
 	if r.Body = fields[kind.Name]; r.Body == nil {
 		return fmt.Errorf("it declares no %s", kind.Name)
+	}
+	if r.Body[0] != '{' {
+		return fmt.Errorf("%s is no JSON object", kind.Name)
 	}
 	var err error
 	if r.Declaration, err = kind.Decode(r.Body, ""); err != nil {
@@ -128,7 +131,7 @@ func checkFormat(value json.RawMessage) error {
 	var format *int
 	if value != nil {
 		if err := json.Unmarshal(value, &format); err != nil {
-			return fmt.Errorf("%s: %w", keyFormat, err)
+			return fmt.Errorf("%s: %w", keyFormat, resource.PlainJSON(err))
 		}
 	}
 	switch {
@@ -269,7 +272,9 @@ func Decode[T any, P body[T]](data []byte) (T, error) {
 	p := P(&v)
 	err := checkJSON(data, mostOf(p))
 	if err == nil {
-		err = json.Unmarshal(data, p)
+		if err = json.Unmarshal(data, p); err != nil {
+			err = resource.PlainJSON(err)
+		}
 	}
 	if err == nil {
 		err = p.check()

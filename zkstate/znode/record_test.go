@@ -81,10 +81,10 @@ func TestRecordOfANewerMuster(t *testing.T) {
 func TestDecodeRecordSaysWhatIsDamaged(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, want string }{
 		"empty":          {recordJSON, "", "empty"},
-		"not_json":       {recordJSON, "\x1b[2J", "invalid character"},
+		"not_json":       {recordJSON, "\x1b[2J", "it is not JSON, at byte 1"},
 		"not_utf8":       {"ci@build", "\xff", "UTF-8"},
-		"cut_short":      {recordJSON, recordJSON[:100], "unexpected end"},
-		"two_values":     {recordJSON, recordJSON + "{}", "after top-level value"},
+		"cut_short":      {recordJSON, recordJSON[:100], "not JSON, at byte 100"},
+		"two_values":     {recordJSON, recordJSON + "{}", "not JSON, at byte"},
 		"too_long":       {"ci@build", strings.Repeat("x", maxJSON), "allowed"},
 		"no_format":      {`"format":1,`, "", "no format"},
 		"format_text":    {`"format":1`, `"format":"1"`, "format"},
