@@ -26,6 +26,7 @@ type keeper struct {
 	hour  lastHour
 
 	planned feed[*Planned]
+	also    feed[[]string] // roots of the configuration as it is now
 
 	mu      sync.Mutex
 	details map[[2]string]*watchedDetail // by path, and batch
@@ -91,7 +92,7 @@ func (k *keeper) disconnected() {
 func (k *keeper) follow(ctx context.Context, s *zkconn.Session, read func()) error {
 	l := &link{mirror: zkstate.NewMirror(s)}
 	k.link.put(l)
-	x := &index{cfg: k.cfg, mirror: l.mirror, look: l.mirror.Look()}
+	x := &index{cfg: k.cfg, also: &k.also, mirror: l.mirror, look: l.mirror.Look()}
 	defer func() { x.look.Close() }()
 	back, stop := k.watchConnection(ctx, s)
 	defer stop()
@@ -108,6 +109,7 @@ func (k *keeper) follow(ctx context.Context, s *zkconn.Session, read func()) err
 		select {
 		case <-t.Changed():
 		case <-x.look.Changed():
+		case <-x.alsoChanged:
 		case <-back: // the board says so
 		case <-s.Context().Done():
 			return context.Cause(s.Context())
@@ -263,8 +265,11 @@ func (k *keeper) newBoard(t *tracking, x *index, state plan.State) *Board {
 // index keeps current which stacks there are, where they have something, and who applied them.
 type index struct {
 	cfg    Config
+	also   *feed[[]string] // in place of those of cfg, once it has some
 	mirror *zkstate.Mirror
 	look   *zkstate.Look
+
+	alsoChanged <-chan struct{}
 
 	roots   []string
 	stacks  []Stack
@@ -274,7 +279,7 @@ type index struct {
 }
 
 func (x *index) update(ctx context.Context) error {
-	if x.last != nil && !zkconn.Closed(x.look.Changed()) {
+	if x.last != nil && !zkconn.Closed(x.look.Changed()) && !zkconn.Closed(x.alsoChanged) {
 		return nil
 	}
 	look := x.mirror.Look()
@@ -302,7 +307,11 @@ func (x *index) read(ctx context.Context, r *zkstate.Reader) error {
 		}
 		names = slices.DeleteFunc(names, func(name string) bool { return !shown(name) })
 	}
-	x.roots = slices.Concat(x.cfg.Roots, x.cfg.Also)
+	also, newer, changed := x.also.now()
+	if x.alsoChanged = changed; !newer {
+		also = x.cfg.Also
+	}
+	x.roots = slices.Concat(x.cfg.Roots, also)
 	for _, name := range names {
 		if err := x.stack(ctx, r, name, max(1, maxHistory/len(names))); err != nil {
 			return err

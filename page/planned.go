@@ -18,6 +18,7 @@ import (
 // Configuration is a configuration that was read.
 type Configuration struct {
 	Want    plan.Want // if there is a Problem: what was read before
+	Roots   []string  // in which something is declared, as in Want
 	Problem string    // why the files cannot be read now; empty: they were
 	Command string    // shows the plan
 }
@@ -46,6 +47,9 @@ func (k *keeper) keepPlan(ctx context.Context) {
 		next := k.cfg.Configuration()
 		if next != nil {
 			now = next
+			if len(k.cfg.Also) > 0 && len(now.Roots) > 0 {
+				k.also.put(now.Roots)
+			}
 		}
 		l, _, linkChanged := k.link.now()
 		var changed <-chan struct{}
@@ -110,7 +114,7 @@ func (p *Planned) word(at string) string {
 	return "–"
 }
 
-func changesFields(r plan.Row) bool { return r.Action().Changes() && len(r.Changes()) > 0 }
+func changesFields(r plan.Row) bool { return r.Action() == plan.Update && len(r.Changes()) > 0 }
 
 // counted is the word with which the section about the configuration counts e; empty: it is not declared.
 func (p *Planned) counted(e entry) string {

@@ -343,7 +343,7 @@ func TestWhatAPlanWouldDo(t *testing.T) {
 	}
 	if want := `archive: completed, delete
 classic-one: running, –
-ingest-eu: ready, 1 change
+ingest-eu: ready, replace
 new <b>: missing, missing
 old-thing: damaged, update
 rebuild: stale, replace

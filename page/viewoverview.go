@@ -420,7 +420,7 @@ func splitStep(line string) step {
 	}
 	words := shellWords(line[start:])
 	end := 2
-	if word := words[1]; word == "group" || word == "queue" { // "muster queue retry"
+	if len(words) > 1 && (words[1] == "group" || words[1] == "queue") { // "muster queue retry"
 		end = 3
 	}
 	end = min(end, len(words))
