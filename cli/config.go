@@ -75,8 +75,7 @@ func (p *process) configDir(arg string) string {
 
 func (p *process) parse(arg string, vars varFlags, now time.Time) (*spec.Config, spec.Diagnostics, error) {
 	if info, err := os.Stat(p.path(arg)); err == nil && !info.IsDir() && !isConfigFile(arg) {
-		file := text.ShellWord(arg)
-		return nil, nil, usagef("for a saved plan: muster show "+file+", muster apply "+file,
+		return nil, nil, usagef("name one; a saved plan is for muster show FILE and muster apply FILE",
 			"%s is no configuration: that is a directory of *.hcl files, or one such file", arg)
 	}
 	auth, err := p.credentials()

@@ -24,7 +24,8 @@ import (
 
 // What is not where a command looks may be below another root. These bound the search for it.
 const (
-	maxElsewhere  = 100 // roots
+	maxElsewhere  = 20   // roots: 10,000 workers that wait for a job may all search
+	maxBeside     = 1000 // names that are compared with one that is not there
 	elsewhereTime = 2 * time.Second
 )
 
@@ -42,29 +43,37 @@ func (scope *searchScope) elsewhere(ctx context.Context, kind, name string) stri
 	ctx, cancel := context.WithTimeout(ctx, elsewhereTime)
 	defer cancel()
 	cfg := scope.configHere()
-	var found, in []string
+	type place struct{ root, at string }
+	var found []place
 	for _, d := range cfg.Declared {
 		if id := d.ID(); id.Name == name && (kind == "" || d.Kind().Name == kind) && !slices.Contains(roots, id.Root) {
-			found, in = append(found, id.Path()+" (declared here)"), append(in, id.Root)
+			found = append(found, place{id.Root, id.Path() + " (declared here)"})
 		}
 	}
 	listed, _ := zkstate.NewReader(scope.session, cmp.Or(cfg.Home, scope.home)).AllRoots(ctx) // a hint needs not all
-	for _, root := range listed[:min(len(listed), maxElsewhere)] {
-		there := func(k string) bool {
-			_, exists, err := scope.session.Exists(ctx, znode.Record(k, root, name))
-			return err == nil && exists
-		}
-		if !slices.Contains(slices.Concat(roots, in), root) && slices.ContainsFunc(kindNames(kind), there) {
-			found, in = append(found, resource.Join(root, name)), append(in, root)
-		}
+	listed = slices.DeleteFunc(listed, func(root string) bool {
+		return slices.Contains(roots, root) || slices.ContainsFunc(found, func(p place) bool { return p.root == root })
+	})
+	there, _ := zkstate.Filter(ctx, listed[:min(len(listed), maxElsewhere)],
+		func(ctx context.Context, root string) (exists bool, err error) {
+			for _, k := range kindNames(kind) {
+				if _, exists, err = scope.session.Exists(ctx, znode.Record(k, root, name)); exists || err != nil {
+					return exists, err
+				}
+			}
+			return false, nil
+		})
+	for _, root := range there {
+		found = append(found, place{root, resource.Join(root, name)})
 	}
 	switch len(found) {
 	case 0:
 		return ""
 	case 1:
-		return "there is " + found[0] + ": give --root " + text.ShellWord(in[0])
+		return "there is " + found[0].at + ": give --root " + text.ShellWord(found[0].root)
 	}
-	return "there are " + text.List(found, maxListed) + ": give the --root of one"
+	return "there are " + text.List(text.Each(found, func(p place) string { return p.at }), maxListed) +
+		": give the --root of one"
 }
 
 // beside returns the path of what has nearly the name of at, in the same root; else it is empty.
@@ -79,8 +88,12 @@ func (scope *searchScope) beside(ctx context.Context, kind, at string) string {
 		}
 	}
 	for _, k := range kindNames(kind) {
-		names, _, _ := scope.session.Children(ctx, znode.RecordDir(k, root)) // a hint needs not all
-		all = append(all, names...)
+		dir := znode.RecordDir(k, root)
+		stat, there, err := scope.session.Exists(ctx, dir)
+		if err == nil && there && stat.NumChildren <= maxBeside {
+			names, _, _ := scope.session.Children(ctx, dir) // a hint needs not all
+			all = append(all, names...)
+		}
 	}
 	if near := text.Nearest(path.Base(at), all); near != "" {
 		return resource.Join(root, near)

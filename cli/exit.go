@@ -271,7 +271,8 @@ func queueError(err error, f foundQueue) error {
 		{nil, "wait until the other process has ended, or give another --identity", errorSet{tasks.ErrHeld}},
 		{nil, "muster queue batches {queue} lists those that there are", errorSet{tasks.ErrNoBatch}},
 		{nil, "muster queue batches {batch}", errorSet{tasks.ErrNoDead}},
-		{nil, "delete that znode with another program; live processes then delete its tasks", errorSet{tasks.ErrManifest}},
+		{errUnreadable, "delete that znode with another program; live processes then delete its tasks",
+			errorSet{tasks.ErrManifest}},
 		// The batch is not in a state in which what was asked for can be done.
 		{errIncomplete, "muster queue retry {batch}, or: muster queue drop {batch}", errorSet{store.ErrDead}},
 		{errIncomplete, "muster queue cancel {batch}, then submit it again", errorSet{store.ErrBroken}},

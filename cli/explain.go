@@ -177,8 +177,8 @@ func (o explainOptions) duty(ctx context.Context, p *process, scope *searchScope
 	case found.duty.Type != group.Cron:
 		return usagef("muster explain "+text.ShellWord(name), "%s is a %s: only a cron has runs", name, found.duty.Type)
 	case o.nth > len(runs):
-		err := fmt.Errorf("%s has no run %d: %s kept", found.name(), o.nth, text.Plural(len(runs), "is", "are"))
-		return &problem{err: err, next: "muster explain " + text.ShellWord(found.name())}
+		err := fmt.Errorf("%s has no run %d: %s", found.name(), o.nth, text.Plural(len(runs), "run is kept", "runs are kept"))
+		return &problem{errAbsent, err, "muster explain " + text.ShellWord(found.name())}
 	default:
 		duty[0].Runs = runs[o.nth-1 : o.nth]
 	}
@@ -215,7 +215,8 @@ func explainWord(arg string) (page string, ok bool) {
 		}
 	}
 	next, ok := docs.Words[arg]
-	return fmt.Sprintf("# %s\n\nA word of other tools. In muster:\n\n    %s\n", arg, next), ok
+	return fmt.Sprintf("# %s\n\nA word of other tools. In muster:\n\n    %s\n\n"+
+		"A job, group or queue of this name is explained by its path.\n", arg, next), ok
 }
 
 func explainExit(code int) string {

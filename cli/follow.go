@@ -96,19 +96,18 @@ func runFollow(ctx context.Context, p *process, o followOptions, name string) er
 	case o.grace < 0:
 		return usagef("muster follow --grace 30s", "--grace %s: a duration is not negative", o.grace)
 	}
-	o.root = cmp.Or(o.root, p.environ.value("MUSTER_ROOT"))
-	at := path.Dir(name)
-	if path.IsAbs(at) {
-		o.root = path.Dir(at)
-	}
-	_, t, err := p.place(&o.placeFlags, group.KindName, path.Base(at))
-	if err != nil {
-		return err
-	}
 	root, groupName, duty, err := p.dutyPath(name, o.root)
 	if err != nil {
 		return err
 	}
+	if o.root = cmp.Or(o.root, p.environ.value("MUSTER_ROOT")); path.IsAbs(name) {
+		o.root = root
+	}
+	_, t, err := p.place(&o.placeFlags, group.KindName, groupName)
+	if err != nil {
+		return err
+	}
+	root = o.root
 	t.timeout = time.Duration(group.Default().Timeouts.Session)
 	f := follower{p, t, root, groupName, duty}
 	if len(o.command) > 0 {

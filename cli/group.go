@@ -330,6 +330,10 @@ func awaitRun(
 
 // runGone makes a problem of a record that is gone: it was forgotten since more runs ended than are kept.
 func runGone(err error, d foundDuty) error {
+	if errors.Is(err, zkconn.ErrSessionLost) || errors.Is(err, zkconn.ErrUnreachable) {
+		return &problem{err: fmt.Errorf("%s: the run is written down, and goes on without this command: %w", d.name(), err),
+			next: "muster explain " + text.ShellWord(d.name()) + " shows the last runs"}
+	}
 	if !errors.Is(err, zkconn.ErrNoNode) {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 type historyOptions struct {
@@ -137,7 +138,7 @@ func (p *process) history(ctx context.Context, r *zkstate.Reader, o historyOptio
 		err = report.History(p.out, applies, p.layout())
 	}
 	if err == nil {
-		err = p.noteApplies(applies, p.flags.quiet || o.entry != "")
+		err = p.noteApplies(applies, home, p.flags.quiet || o.entry != "")
 	}
 	if err == nil && unread {
 		return foundAttention
@@ -160,8 +161,8 @@ func pickEntry(applies []history.Found, entry, home string) (found []history.Fou
 		return nil, &problem{errAbsent, fmt.Errorf("there is no entry %q: no history below %s", entry, home),
 			"muster history --all"}
 	case len(found) == 0:
-		return nil, &problem{errAbsent, fmt.Errorf("there is no entry %q: there are %s",
-			entry, text.List(numbers, maxListed)), "muster history"}
+		return nil, &problem{errAbsent, fmt.Errorf("there is no entry %q, but %s %s",
+			entry, text.Plural(len(numbers), "entry:", "entries:"), text.List(numbers, maxListed)), "muster history"}
 	case len(found) > 1:
 		return nil, usagef("muster history --stack "+stacks[0]+" "+entry, "%q is an entry of each of the stacks %s",
 			entry, text.List(stacks, maxListed))
@@ -171,12 +172,14 @@ func pickEntry(applies []history.Found, entry, home string) (found []history.Fou
 
 // noteApplies says what to do about applies that need somebody: those of which nothing can be read, and a last one that
 // did not finish, unless quiet.
-func (p *process) noteApplies(applies []history.Found, quiet bool) error {
+func (p *process) noteApplies(applies []history.Found, home string, quiet bool) error {
 	var found error
 	seen := map[string]bool{}
 	for _, a := range applies {
-		if a.State == history.Damaged {
+		if a.State == history.Damaged && found == nil {
 			found = foundAttention
+			fmt.Fprintf(p.err, "an entry that cannot be read keeps nothing from working\n  next: delete %s (zkCli.sh), "+
+				"or wait for %d newer ones\n", text.Escape(resource.Join(znode.History(home, a.Stack), a.Name)), history.Kept)
 		}
 		if a.State == history.Unfinished && !seen[a.Stack] && !quiet {
 			fmt.Fprintf(p.err, "the last apply of stack %s did not finish\n  next: %s\n", text.Escape(a.Stack),

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/report"
+	"muster/resource/queue"
 	"muster/tasks"
 	"muster/tasks/store"
 	"muster/text"
@@ -37,8 +38,8 @@ func (p *process) newOperateCmd(
 	do func(ctx context.Context, f foundQueue, op *tasks.Operator) error,
 ) *cobra.Command {
 	var o askFlags
-	yes := loses == ""
-	if !yes {
+	yes, asks := false, loses != ""
+	if asks {
 		cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	}
 	find, argument := (*searchScope).findBatch, "one batch, as QUEUE/BATCH"
@@ -47,10 +48,13 @@ func (p *process) newOperateCmd(
 	}
 	cmd.Args = argCount(1, 2, argument)
 	return p.lookCmd(cmd, &o, "Redis", p.completeBatch(&o.searchFlags, whole), func(name string) error {
-		return p.refuseUnasked(yes, cmd.CommandPath()+" "+text.ShellWord(name))
+		if _, _, ok := cutPart(name, queue.CheckBatchID); !whole && !ok {
+			return notABatch(name)
+		}
+		return p.refuseUnasked(yes || !asks, cmd.CommandPath()+" "+text.ShellWord(name))
 	}, func(ctx context.Context, p *process, scope *searchScope, name string) error {
 		f, err := find(scope, ctx, name)
-		if err == nil && !yes {
+		if err == nil && asks && !yes {
 			err = p.confirmLoss(ctx, f.name(), loses)
 		}
 		if err != nil {

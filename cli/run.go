@@ -56,6 +56,8 @@ type process struct {
 	log     *slog.Logger
 	called  called
 	job     string // the path of the worker's job
+
+	operates bool // it changes something, besides apply
 	*lookout
 
 	redisHosts   []string    // of the queues that the applied plan declares
@@ -138,7 +140,11 @@ func (p *process) notWritten(err error) error {
 			}
 		}
 	}
-	if made == 0 {
+	switch {
+	case made == 0 && p.operates:
+		return &problem{errNotWritten, fmt.Errorf("%w; what was asked for may be done all the same", err),
+			"muster status"}
+	case made == 0:
 		return &problem{kind: errNotWritten, err: err}
 	}
 	return &problem{errNotWritten,

@@ -162,6 +162,7 @@ func (p *process) lookCmd(
 				return err
 			}
 		}
+		p.operates = true
 		return p.look(cmd.Context(), f.searchFlags, name, do)
 	}
 	p.addSearch(cmd, &f.searchFlags, partApart(complete))
@@ -358,18 +359,25 @@ func (scope *searchScope) noSuchJob(ctx context.Context, name string, jobs []nam
 			near = quoted
 		}
 	}
+	where := ""
+	if len(instances) == 0 {
+		where = scope.elsewhere(ctx, "", name)
+	}
 	switch {
 	case len(instances) > 0:
 		return "", usagef("muster explain "+text.ShellWord(instances[0]), "%q is %s: %s",
 			name, text.Count(len(instances), "job"), text.List(instances, maxListed))
-	case near != "" && scope.elsewhere(ctx, "", name) == "":
+	case near != "" && where == "":
 		return "", usagef("muster explain "+text.ShellWord(near),
 			"no job is declared as %q: did you mean %s?", name, near)
 	case resource.CheckName("job", name) == nil && len(scope.roots) == 1:
 		return resource.Join(scope.roots[0], name), nil
 	}
-	return "", usagef("muster explain PATH, or muster plan --all to see the addresses",
-		"no job is declared as %q", name)
+	err := fmt.Errorf("no job is declared as %q", name)
+	if where != "" {
+		return "", &problem{errAbsent, err, where}
+	}
+	return "", &problem{errUsage, err, "muster explain PATH, or muster plan --all to see the addresses"}
 }
 
 // foundDuty is a declared duty of a group that was read.
@@ -449,15 +457,24 @@ func (scope *searchScope) findQueue(ctx context.Context, name string) (foundQueu
 func (scope *searchScope) findBatch(ctx context.Context, name string) (foundQueue, error) {
 	queueName, id, ok := cutPart(name, queue.CheckBatchID)
 	if !ok {
-		return foundQueue{}, usagef("muster queue batches QUEUE lists the batches of a queue", "%q is not QUEUE/BATCH", name)
+		return foundQueue{}, notABatch(name)
 	}
 	f, err := scope.findQueue(ctx, queueName)
 	f.id = id
 	return f, err
 }
 
+func notABatch(name string) error {
+	return usagef("muster queue batches QUEUE lists the batches of a queue", "%q is not QUEUE/BATCH", name)
+}
+
 // findQueueOrBatch finds QUEUE or QUEUE/BATCH. A path is that of a queue if there is one.
 func (scope *searchScope) findQueueOrBatch(ctx context.Context, name string) (foundQueue, error) {
+	if at, _, ok := cutPart(name, queue.CheckBatchID); ok && resource.CheckRoot(path.Dir(at)) == nil {
+		if o, err := scope.reader().Look(ctx, name); err == nil && o == nil {
+			return scope.findBatch(ctx, name)
+		}
+	}
 	f, err := scope.findQueue(ctx, name)
 	if _, _, ok := cutPart(name, queue.CheckBatchID); !ok || !errors.Is(err, tasks.ErrNoQueue) {
 		return f, err

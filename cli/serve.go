@@ -167,7 +167,7 @@ func (p *process) followConfiguration(f searchFlags) func() *page.Configuration 
 		case diags.HasErrors():
 			now.Problem = firstError(diags)
 		default:
-			now.Want, now.Problem = wantOf(cfg), ""
+			now.Want, now.Roots, now.Problem = wantOf(cfg), cfg.Searched(), ""
 		}
 		next := now
 		return &next
@@ -379,7 +379,10 @@ func (l *redisLookout) Progress(ctx context.Context, one *page.Detail) (page.Pro
 	}
 	l.dead = dead
 	if b := one.Batch; b != nil && b.How != "" && b.Dead > 0 { // how many are left is not known
-		ended, err := l.readDead(ctx, store.Batch{ID: b.ID})
+		ended, err := l.readDead(ctx, store.Batch{ID: b.ID, Dead: b.Dead})
+		if err == nil && len(ended.tasks) == 0 { // some were dropped
+			ended, err = l.readDead(ctx, store.Batch{ID: b.ID})
+		}
 		if err != nil {
 			return p, err
 		}

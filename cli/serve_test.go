@@ -249,6 +249,9 @@ func TestServeComparesWithTheConfiguration(t *testing.T) {
 	f.write(t, 3, "")
 	f.mustApply(t)
 	s.says("/", "<p>3 in sync</p>")
+	beside := filepath.Join(f.dir, "other.hcl")
+	write(t, beside, "job \"there\" {\n  root    = \""+f.root+"-other\"\n  workers = 1\n}\n")
+	s.says("/", "<p>1 missing, 3 in sync</p>")
 }
 
 // TestServeSaysThatZooKeeperIsAway: also if a reading waits for a connection, and long before the session ends.

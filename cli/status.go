@@ -81,7 +81,7 @@ func (o statusOptions) show(
 	}
 	jobs := selectJobs(have, pattern)
 	if pattern != "" && len(jobs) == 0 {
-		err := fmt.Errorf("no job or group %q below %s", pattern, strings.Join(scope.roots, ", "))
+		err := fmt.Errorf("no job, group or queue %q below %s", pattern, strings.Join(scope.roots, ", "))
 		return scope.absent(ctx, err, "", pattern, "muster status shows all", scope.names("", have))
 	}
 	detail := pattern != "" && !isGlob(pattern) && len(jobs) == 1

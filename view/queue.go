@@ -215,8 +215,9 @@ func (queues) next(r Resource) string {
 	add(f.Waiting > 0 && f.Watchers > 0, "muster executor "+where+" -- CMD executes what waits")
 	add(f.Completed > 0, "muster watcher "+where+" -- CMD collects what is completed")
 	add(f.Full, "raise max_bytes and apply, or give a batch up: muster queue batches "+at+" shows them")
+	add(f.Refused && r.Queue == nil, "muster explain "+at+" says what Redis refuses")
 	if r.Queue == nil || len(r.Queue.Lost)+len(r.Queue.Failed) == 0 { // which ones is not known here
-		add(f.Lost > 0 || f.Failed > 0 || f.Refused,
+		add(f.Lost > 0 || f.Failed > 0,
 			"muster queue batches "+at+" shows which of them, and what to do with it")
 		return strings.Join(all, "; ")
 	}

@@ -230,7 +230,10 @@ func (r *Reader) Batch(ctx context.Context, rec *resource.Record, id string) (*v
 	}
 	if there {
 		m, err := znode.Decode[znode.BatchManifest](body)
-		return BatchDetail(q, g, id, m), err
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", znode.Batch(q.Root, g, id), err)
+		}
+		return BatchDetail(q, g, id, m), nil
 	}
 	end, err := EndedBatch(ctx, r.source, q.Root, g, id)
 	if err != nil || end == nil {
