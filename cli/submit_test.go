@@ -289,7 +289,7 @@ func TestCommandsAboutALostOrBrokenBatch(t *testing.T) {
 	if _, err := f.s.Set(t.Context(), at, []byte("{"), -1); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, result(f.submitCommand(servers.Connect(), "c\n", "--id", "unreadable")), 1, at, "next: delete that znode")
+	expect(t, result(f.submitCommand(servers.Connect(), "c\n", "--id", "unreadable")), 3, at, "next: delete that znode")
 	expect(t, result(f.submitCommand(servers.Connect(), "b\n", "--id", "broken")), 4,
 		"/primes/broken, then submit it again")
 }

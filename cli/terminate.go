@@ -158,8 +158,8 @@ func (p *process) confirmTermination(ctx context.Context, found *resource.Observ
 
 func terminateError(err error, at, stack string) error {
 	if errors.Is(err, plan.ErrAlreadyDone) {
-		return &problem{err: fmt.Errorf("there is no job, group or queue at %s", at),
-			next: "muster status shows what is there"}
+		return &problem{errAbsent, fmt.Errorf("there is no job, group or queue at %s", at),
+			"muster status shows what is there"}
 	}
 	return withRemedy(err, []remedy{
 		{errIncomplete, "muster status {at} shows them; it is open again, but those that were asked " +
