@@ -124,12 +124,12 @@ func testPlanned(t *testing.T, w *town, _ *server) {
 	}
 	changed := strings.Replace(string(body), "workers = 8", "workers = 9", 1)
 	change(changed + "job \"wanted\" {\n  root = \"/jobs\"\n  workers = 1\n}\n")
-	b.awaitText("1 missing", "1 to change", "muster plan", "wanted")
+	b.awaitText("1 missing", "2 to replace", "muster plan", "wanted")
 	b.accessible("planned")
 	change("job {")
 	b.awaitText("It cannot be read, so what follows is of what was read before", "1 missing")
 	b.open("/resource/jobs/idle")
-	b.awaitText("What a plan would do: 1 change", "workers: 8 → 9")
+	b.awaitText("What a plan would do: replace", "workers: 8 → 9")
 	b.accessible("planned-job")
 }
 
