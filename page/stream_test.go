@@ -103,7 +103,7 @@ func TestAChangeReachesAllWhoLook(t *testing.T) {
 	for _, r := range all {
 		events = append(events, string(r.event()))
 	}
-	if long := time.Since(begun); long > 5*time.Second { // on a busy machine; it is drawn within renderEvery
+	if long := time.Since(begun); long > 30*time.Second { // on a busy machine; it is drawn within renderEvery
 		t.Errorf("a change took %s", long)
 	}
 	if len(slices.Compact(events)) != 1 {
@@ -230,7 +230,7 @@ func TestASlowReaderIsDropped(t *testing.T) {
 		if p := parsePatch(t, awake.event()); len(p.Set) < jobs {
 			t.Fatalf("the patch sets %d, not all %d rows", len(p.Set), jobs)
 		}
-		if long := time.Since(begun); long > 5*time.Second {
+		if long := time.Since(begun); long > writeTimeout*9/10 { // who waits for the slow one waits until it is dropped
 			t.Errorf("the other reader waited %s", long)
 		}
 	}
