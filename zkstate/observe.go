@@ -317,18 +317,9 @@ func (r *Reader) findLost(ctx context.Context, root string, l listing, all map[s
 		}
 	}
 	orphans := slices.DeleteFunc(slices.Clone(l.generations), func(g string) bool { return recorded[g] })
-	copies, err := ForEach(ctx, orphans, func(ctx context.Context, g string) (*recordCopy, error) {
-		return r.readCopy(ctx, root, g)
-	})
+	byPath, err := r.copies(ctx, root, orphans)
 	if err != nil {
 		return err
-	}
-	byPath := map[string][]*recordCopy{}
-	for _, c := range copies {
-		if c != nil && c.record != nil {
-			path := c.record.Declaration.ID().Path()
-			byPath[path] = append(byPath[path], c)
-		}
 	}
 	for path, cs := range byPath {
 		if o := all[path]; hasOwn(&o) {
@@ -355,6 +346,21 @@ func hasOwn(o *resource.Observed) bool {
 // misled reports whether o has a Record, which names a generation that is not its own or does not exist.
 func misled(o *resource.Observed) bool {
 	return o != nil && !(o.Has(resource.PartReference) && o.Has(resource.PartGeneration))
+}
+
+// copies reads the copies of Records in those generations that have a gate, by the paths of their resources.
+func (r *Reader) copies(ctx context.Context, root string, generations []string) (map[string][]*recordCopy, error) {
+	all, err := ForEach(ctx, generations, func(ctx context.Context, g string) (*recordCopy, error) {
+		return r.readCopy(ctx, root, g)
+	})
+	byPath := map[string][]*recordCopy{}
+	for _, c := range all {
+		if c != nil && c.record != nil {
+			path := c.record.Declaration.ID().Path()
+			byPath[path] = append(byPath[path], c)
+		}
+	}
+	return byPath, err
 }
 
 type recordCopy struct {
@@ -501,25 +507,18 @@ func (r *Reader) Parts(
 		return nil, "", err
 	}
 	copied := false
-	if damaged != "" && !newer && !noPermission {
-		if copied, err = r.oneCopy(ctx, root, path); err != nil {
+	if damaged != "" {
+		generations, err := r.children(ctx, znode.RunDir(root))
+		if err != nil {
 			return nil, "", err
 		}
+		byPath, err := r.copies(ctx, root, generations)
+		if err != nil {
+			return nil, "", err
+		}
+		copied = len(byPath[path]) == 1
 	}
 	return parts, howToRepair(kind.Name, o, newer, noPermission, damaged, copied), nil
-}
-
-// oneCopy reports whether exactly one generation in root has a copy of the Record of what is at path.
-func (r *Reader) oneCopy(ctx context.Context, root, path string) (bool, error) {
-	generations, err := r.children(ctx, znode.RunDir(root))
-	if err != nil {
-		return false, err
-	}
-	of, err := Filter(ctx, generations, func(ctx context.Context, g string) (bool, error) {
-		c, err := r.readCopy(ctx, root, g)
-		return c != nil && c.record != nil && c.record.Declaration.ID().Path() == path, err
-	})
-	return len(of) == 1, err
 }
 
 // howToRepair says what to do about a resource of this kind. damaged is its record, if that is there and no record;
