@@ -334,17 +334,18 @@ func (groups) document(r Resource, common resourceJSON) any {
 }
 
 func (groups) next(r Resource) string {
-	at := r.Path
+	at := func(duty string) string { return text.ShellWord(r.Path + "/" + duty) }
 	switch r.Observed.Status() {
 	case resource.StatusReady:
-		return "muster member --group " + path.Base(at) + " --root " + path.Dir(at) + " --version VERSION joins it"
+		return "muster member --group " + path.Base(r.Path) + " --root " + text.ShellWord(path.Dir(r.Path)) +
+			" --version VERSION joins it"
 	case group.Degraded:
 		if r.Group == nil {
 			break
 		}
 		for _, duty := range r.Group.Duties {
 			if duty.State() == "vacant" {
-				return "muster explain " + at + "/" + duty.Name
+				return "muster explain " + at(duty.Name)
 			}
 		}
 	case group.Running:
@@ -353,12 +354,12 @@ func (groups) next(r Resource) string {
 		}
 		for _, duty := range r.Group.Duties {
 			if duty.State() == "paused" {
-				return "muster group resume " + at + "/" + duty.Name + " ends the pause"
+				return "muster group resume " + at(duty.Name) + " ends the pause"
 			}
 		}
 	case group.Failing:
 		if all := group.Of(r.Observed.Record).Failing(&r.Observed); len(all) > 0 {
-			return "muster explain " + text.ShellWord(r.Path+"/"+all[0].Duty()) + " shows its output"
+			return "muster explain " + at(all[0].Duty()) + " shows its output"
 		}
 	}
 	return ""
