@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -129,9 +128,9 @@ func readBatch(ctx context.Context, f foundQueue, op *tasks.Operator) (*view.Bat
 }
 
 func writeBatch(to io.Writer, d *view.BatchDetail, f foundQueue, next string, now time.Time) error {
-	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	var rows [][]string
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(t, "%s\t%s\n", name, text.Escape(fmt.Sprintf(format, args...)))
+		rows = append(rows, []string{name, fmt.Sprintf(format, args...)})
 	}
 	row("batch", "%s", f.name())
 	row("state", "%s", d.State)
@@ -161,13 +160,11 @@ func writeBatch(to io.Writer, d *view.BatchDetail, f foundQueue, next string, no
 	if d.How != "" {
 		row("ended", "%s ago, %s: %s, by %s", view.Age(now, d.Ended), d.Ended.UTC().Format(time.RFC3339), d.How, d.EndedBy)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
 	if next != "" {
-		fmt.Fprintf(to, "\nnext: %s\n", next)
+		next = "\nnext: " + next + "\n"
 	}
-	return nil
+	_, err := io.WriteString(to, text.Table(rows, 0)+next)
+	return err
 }
 
 // printRecords prints what became of the finished tasks; with dead, only of those that are dead.

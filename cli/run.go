@@ -57,16 +57,16 @@ type process struct {
 	called  called
 	job     string // the path of the worker's job
 
-	operates bool // it changes something, besides apply
-	*lookout
+	operates bool // the command changes a group or a queue: the history does not say what it did
+	*hints
 
 	redisHosts   []string    // of the queues that the applied plan declares
 	reportErrors []error     // of reports that were not written
 	applied      *report.Run // nil if nothing was applied
 }
 
-// lookout is what waitingFor needs and finds.
-type lookout struct {
+// hints are for who waits for what is not there: see waitingFor.
+type hints struct {
 	session atomic.Pointer[zkconn.Session] // that was opened last
 	hint    atomic.Pointer[string]
 }
@@ -80,7 +80,7 @@ func Run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 		out:     &stream{w: stdout},
 		err:     &stream{w: stderr},
 		log:     slog.New(slog.DiscardHandler),
-		lookout: new(lookout),
+		hints:   new(hints),
 	}
 	if wantsJSON(args) {
 		p.err.makeRecords()

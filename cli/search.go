@@ -359,14 +359,12 @@ func (scope *searchScope) noSuchJob(ctx context.Context, name string, jobs []nam
 			near = quoted
 		}
 	}
-	where := ""
-	if len(instances) == 0 {
-		where = scope.elsewhere(ctx, "", name)
-	}
-	switch {
-	case len(instances) > 0:
+	if len(instances) > 0 {
 		return "", usagef("muster explain "+text.ShellWord(instances[0]), "%q is %s: %s",
 			name, text.Count(len(instances), "job"), text.List(instances, maxListed))
+	}
+	where := scope.elsewhere(ctx, "", name)
+	switch {
 	case near != "" && where == "":
 		return "", usagef("muster explain "+text.ShellWord(near),
 			"no job is declared as %q: did you mean %s?", name, near)
@@ -470,13 +468,14 @@ func notABatch(name string) error {
 
 // findQueueOrBatch finds QUEUE or QUEUE/BATCH. A path is that of a queue if there is one.
 func (scope *searchScope) findQueueOrBatch(ctx context.Context, name string) (foundQueue, error) {
-	if at, _, ok := cutPart(name, queue.CheckBatchID); ok && resource.CheckRoot(path.Dir(at)) == nil {
+	at, _, isPart := cutPart(name, queue.CheckBatchID)
+	if isPart && resource.CheckRoot(path.Dir(at)) == nil { // a path, of which one read tells
 		if o, err := scope.reader().Look(ctx, name); err == nil && o == nil {
 			return scope.findBatch(ctx, name)
 		}
 	}
 	f, err := scope.findQueue(ctx, name)
-	if _, _, ok := cutPart(name, queue.CheckBatchID); !ok || !errors.Is(err, tasks.ErrNoQueue) {
+	if !isPart || !errors.Is(err, tasks.ErrNoQueue) {
 		return f, err
 	}
 	return scope.findBatch(ctx, name)
