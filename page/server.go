@@ -30,7 +30,8 @@ import (
 type Config struct {
 	// Connect opens a session. The server closes it, and opens another one when it is lost.
 	Connect func(ctx context.Context) (*zkconn.Session, error)
-	// Redis connects to the Redis of a queue, while somebody looks at that. Nil: the page does without.
+	// Redis connects to the Redis of a queue: for the last hour of up to MaxSampled queues, and while somebody looks at
+	// one. Nil: the page does without.
 	Redis func(ctx context.Context, rec *resource.Record) (Lookout, error)
 	// Configuration returns what is declared, if that has changed since it was called last; else nil. Nil: nothing is.
 	Configuration func() *Configuration
