@@ -96,7 +96,7 @@ func (b *tab) awaitText(texts ...string) {
 }
 
 // await waits until an expression of JavaScript is true, and returns how long that took. It looks every 5 ms, in the
-// page.
+// page; and again in the next one if the page is left meanwhile.
 func (b *tab) await(what, expr string) time.Duration {
 	b.t.Helper()
 	start := time.Now()
@@ -109,9 +109,15 @@ func (b *tab) await(what, expr string) time.Duration {
 		look()
 	})`
 	limit := strconv.FormatInt((patience - 10*time.Second).Milliseconds(), 10)
-	if !eval[bool](b, strings.NewReplacer("%LIMIT%", limit, "%EXPR%", expr).Replace(look)) {
-		b.t.Fatalf("%s: never in %s; the page is\n%.2000s", what, patience, b.text())
-	}
+	rig.Until(b.t, patience, what, func() string {
+		switch ok, err := tryEval[bool](b, strings.NewReplacer("%LIMIT%", limit, "%EXPR%", expr).Replace(look)); {
+		case err != nil: // between two pages
+			return err.Error()
+		case !ok:
+			return fmt.Sprintf("the page is\n%.2000s", b.text())
+		}
+		return ""
+	})
 	return time.Since(start)
 }
 
