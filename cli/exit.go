@@ -92,6 +92,8 @@ func outcomes() []outcome {
 		{exitcode.Unreachable, "", errorSet{errWithheld, errNoRedis}},
 		// A command that did nothing.
 		{exitcode.Usage, "", errorSet{errUsage}},
+		{exitcode.Usage, "give the worker its index with --index, but only if the job declares ids = \"index\"",
+			errorSet{worker.ErrIndex}},
 		{exitcode.Declined, "", errorSet{errDeclined}},
 		{exitcode.Refused, "", errorSet{errRefused}},
 		{exitcode.Locked, "wait for it, or raise --lock-timeout", errorSet{zkstate.ErrLocked}},
@@ -109,7 +111,7 @@ func outcomes() []outcome {
 		{exitcode.Aborted, "", errorSet{new(*worker.AbortedError)}},
 		{exitcode.Fenced, "muster status {job} shows who is live", errorSet{worker.ErrFenced, worker.ErrHeld}},
 		{exitcode.Fenced, "", errorSet{member.ErrHeld, member.ErrNotHeld, tasks.ErrHeld}},
-		{exitcode.Full, "muster status {job} shows who has joined", errorSet{worker.ErrFull}},
+		{exitcode.Full, "muster status {job} shows who has joined", errorSet{worker.ErrFull, worker.ErrNoPlace}},
 		{exitcode.Full, "", errorSet{
 			worker.ErrDataFull, member.ErrStateTooLarge, member.ErrOperationLimit, member.ErrOutputTooLarge,
 			tasks.ErrTooLarge, tasks.ErrManyBatches,

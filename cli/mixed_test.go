@@ -44,6 +44,44 @@ func TestSoakOldAndNewMixed(t *testing.T) {
 			m.checkNoChanges("new")
 		})
 	}
+	t.Run("formats", func(t *testing.T) { testOldLeavesNewFormats(t, newMixed(t, binaries)) })
+}
+
+// testOldLeavesNewFormats: a muster of before changes nothing in a job whose record has a format that it does not know,
+// nor does its worker join that, and both say why.
+func testOldLeavesNewFormats(t *testing.T, m *mixed) {
+	m.jobs["a"] = &mixedJob{workers: 1, join: 60}
+	m.write()
+	file := filepath.Join(m.files.dir, "main.hcl")
+	old := read(t, file)
+	write(t, file, strings.Replace(old, "workers = 1", "workers = 1\n  ids     = \"index\"", 1))
+	m.muster(0, "new", "apply", "--yes")
+	write(t, file, old)
+	path := resource.Join(m.files.root, "a")
+	before := m.export(path)
+	const why = "it has format 2, this muster knows 1"
+	worker := []string{"worker", "--job", "a", "--root", m.files.root, "--identity", "w-0", "--", "true"}
+	for _, try := range []struct {
+		code int
+		args []string
+	}{
+		{0, []string{"explain", path}}, {3, []string{"plan", "--detailed-exitcode"}}, {3, []string{"apply", "--yes"}},
+		{3, []string{"drift"}}, {1, []string{"terminate", path, "--yes"}}, {3, worker},
+	} {
+		if out := strings.Join(strings.Fields(m.muster(try.code, "old", try.args...)), " "); !strings.Contains(out, why) {
+			m.fail("it does not say that %s:\n%s", why, out)
+		}
+	}
+	if d := cmp.Diff(before, m.export(path)); d != "" {
+		m.fail("it changed (-before +after):\n%s", d)
+	}
+	m.muster(0, "new", worker...)
+}
+
+// export is what somebody sees of a job.
+func (m *mixed) export(path string) string {
+	m.t.Helper()
+	return m.muster(0, "new", "status", "--json", path)
 }
 
 // mixed is a configuration in a root of its own, and what its records must have.

@@ -28,7 +28,7 @@ type workerOptions struct {
 	job            string
 	declared       bool // --file is given: create the job as the configuration declares it
 	advertise, run string
-	start          string
+	index, start   string
 }
 
 func newWorkerCmd(p *process) *cobra.Command {
@@ -60,6 +60,8 @@ The last line on standard error says whose the exit code is.`,
 		"the flag also creates the job as declared there, if it is missing")
 	fs.StringVar(&o.advertise, "advertise", "",
 		"`HOST:PORT` at which other workers reach this one; default this machine and a free port")
+	fs.StringVar(&o.index, "index", "", "`K` is the worker's id, if the job declares ids = \"index\"; "+
+		"default the index of a container, else the number after the last dash of the identity")
 	fs.StringVar(&o.run, "run", "",
 		"`NAME` of this run, such as build/1234: it is not joined again once it has completed (MUSTER_RUN)")
 	choose(cmd, fs, &o.start, "start", "start the command `WHEN`: joined, all (have joined) or barrier (all are live)",
@@ -162,6 +164,14 @@ func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
 		return c, usagef("muster worker --identity NAME", "%w", err)
 	case stable:
 		c.Identity = identity
+	}
+	c.FindIndex = func(identity string) (int, error) { return worker.FindIndex(p.environ.value, identity) }
+	if o.index != "" {
+		k, err := worker.ParseIndex(o.index)
+		if err != nil {
+			return c, usagef("muster worker --index 0", "--index: %w", err)
+		}
+		c.Index = &k
 	}
 	run, source := o.run, "--run"
 	if run == "" {

@@ -54,6 +54,8 @@ type Kind struct {
 	Unfinished Unfinished
 	// Absent is what a degraded resource lacks, and status names: "the missing workers".
 	Absent string
+	// Formats is the highest format that a Record of this kind can have, see Formatted; zero: 1.
+	Formats int
 	// Decode reads the JSON of a declaration. at is its place in the source ("jobs.hcl:29") or empty. What is absent
 	// gets its default. The error names the field that is invalid.
 	Decode func(body []byte, at string) (Declaration, error)
@@ -130,6 +132,20 @@ func Changes(a, b Declaration) []Change {
 		}
 	}
 	return cs
+}
+
+// Formatted is a Declaration of a kind whose Records have more than one format. A muster or a worker that does not know
+// a format leaves the resource alone.
+type Formatted interface {
+	Format() int // of the Record: 2 or more if the declaration uses what the format before does not have
+}
+
+// FormatOf is the format of a Record that declares d.
+func FormatOf(d Declaration) int {
+	if f, ok := d.(Formatted); ok {
+		return f.Format()
+	}
+	return 1
 }
 
 // Common is what every declaration begins with. The declaration of a kind embeds it.

@@ -51,6 +51,7 @@ func BenchmarkTenThousandWorkers(b *testing.B) {
 		}
 		ratio("join/raw", large.raw, large.join) // rates
 		ratio("join/bare", large.bare, large.join)
+		ratio("join-by-index/join", large.byIndex, large.join)
 		ratio("barrier/raw", large.raw, large.barrier)
 		ratio("first-barrier/raw", large.raw, large.first)
 		ratio("next-barriers/raw", large.raw, large.next)
@@ -136,6 +137,7 @@ type costs struct {
 	raw     cost // the transaction of a join by itself
 	bare    cost // that, and before it the two reads of a join
 	join    cost
+	byIndex cost // the join of a job that takes ids from its workers
 	settle  cost // after join, until the members have written their ids and set their watches
 	wait    cost // to set the watch, for all but one
 	woken   cost // from the last join until all know
@@ -148,23 +150,19 @@ type costs struct {
 
 // round does everything once with n workers of a new job.
 func (f *fleet) round(n int) costs {
-	j := job.Default()
-	j.Root, j.Name, j.Workers = "/bench-"+zkstate.NewID(), "j", n
-	j.Timeouts.Barrier, j.Timeouts.Join = resource.Duration(5*time.Minute), resource.Duration(5*time.Minute)
-	store, err := zkstate.NewStore(f.observer, zkstate.Config{
-		Home: j.Root + "/home", Stack: "bench", Kinds: []zkstate.Kind{zkstate.Job()},
-	})
-	if err == nil {
-		err = store.Commit(f.b.Context(), plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere})
-	}
-	if err != nil {
-		f.b.Fatal(err)
-	}
+	j := f.create(n, job.ByJoin)
 	raw := f.raw(n, j.Root+"/raw-0", false)
 	ms := make([]*worker.Member, n)
 	join := func(i int) (err error) {
 		ms[i], err = worker.Join(f.b.Context(), f.sessions[i], config(j, fmt.Sprint("w-", i)))
 		return err
+	}
+	leave := func() {
+		for _, m := range ms {
+			if err := m.Leave(f.b.Context(), worker.End{}); err != nil {
+				f.b.Fatal(err)
+			}
+		}
 	}
 	if err := join(n - 2); err != nil { // it makes the folders, so that not all try
 		f.b.Fatal(err)
@@ -190,15 +188,43 @@ func (f *fleet) round(n int) costs {
 	for round := 2; round < 2+more; round++ {
 		c.next = c.next.plus(f.all(n, pass(round)).by(more))
 	}
-	for _, m := range ms {
-		if err := m.Leave(f.b.Context(), worker.End{}); err != nil {
+	leave()
+	indexed := f.create(n, job.ByIndex)
+	joinIndexed := func(i int) (err error) {
+		c := config(indexed, fmt.Sprint("w-", i))
+		c.Index = &i
+		ms[i], err = worker.Join(f.b.Context(), f.sessions[i], c)
+		return err
+	}
+	for _, i := range []int{n - 2, n - 1} {
+		if err := joinIndexed(i); err != nil {
 			f.b.Fatal(err)
 		}
 	}
-	f.b.Logf("%d workers:\n raw %v, bare %v, events %v\n join %v, settled %v\n wait %v, woken %v\n"+
+	c.byIndex = f.all(n-2, joinIndexed)
+	leave()
+	f.b.Logf("%d workers:\n raw %v, bare %v, events %v\n join %v, by index %v, settled %v\n wait %v, woken %v\n"+
 		" first barrier %v\n second %v, of which release %v\n next ones %v", n,
-		c.raw, c.bare, c.events, c.join, c.settle, c.wait, c.woken, c.first, c.barrier, c.release, c.next)
+		c.raw, c.bare, c.events, c.join, c.byIndex, c.settle, c.wait, c.woken, c.first, c.barrier, c.release, c.next)
 	return c
+}
+
+// create creates a job of n workers in a root of its own.
+func (f *fleet) create(n int, ids job.IDs) job.Job {
+	f.b.Helper()
+	j := job.Default()
+	j.Root, j.Name, j.Workers, j.IDs = "/bench-"+zkstate.NewID(), "j", n, ids
+	j.Timeouts.Barrier, j.Timeouts.Join = resource.Duration(5*time.Minute), resource.Duration(5*time.Minute)
+	store, err := zkstate.NewStore(f.observer, zkstate.Config{
+		Home: j.Root + "/home", Stack: "bench", Kinds: []zkstate.Kind{zkstate.Job()},
+	})
+	if err == nil {
+		err = store.Commit(f.b.Context(), plan.Row{Path: j.Path(), New: j, Reason: plan.NotThere})
+	}
+	if err != nil {
+		f.b.Fatal(err)
+	}
+	return j
 }
 
 // events wakes all of n sessions by one znode.

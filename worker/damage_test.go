@@ -36,12 +36,13 @@ type damaged struct {
 
 // damage is one deletion.
 type damage struct {
-	part         string // job znode, gate, record, id or by
+	part         string // job znode, gate, record, id, by or, if the workers bring their ids, joined
 	joined, live int    // of three workers
+	ids          job.IDs
 }
 
 func (d damage) String() string {
-	return fmt.Sprintf("%s with %d joined and %d live", d.part, d.joined, d.live)
+	return fmt.Sprintf("%s with %d joined and %d live, ids by %s", d.part, d.joined, d.live, d.ids)
 }
 
 // putBack reports whether apply can make the part again in the same generation.
@@ -53,12 +54,13 @@ func newDamaged(t *testing.T, d damage) *damaged {
 	t.Helper()
 	j, store := newJob(t, 3, func(j *job.Job) {
 		j.Timeouts.Stale, j.Timeouts.Session = resource.Duration(time.Millisecond), resource.Duration(10*time.Second)
+		j.IDs = d.ids
 	})
 	f := &damaged{t: t, job: j, store: store, session: dial(t), g: look(t, store, j).Record.Generation}
 	var lost []*zkconn.Session
 	for i := range d.joined {
 		s := dial(t)
-		m := joinIn(t, s, config(j, fmt.Sprint("w-", i)))
+		m := joinIn(t, s, f.config(i))
 		if i < d.live {
 			f.live = append(f.live, m)
 		} else {
@@ -73,6 +75,15 @@ func newDamaged(t *testing.T, d damage) *damaged {
 	return f
 }
 
+// config is that of worker w-<i>.
+func (f *damaged) config(i int) worker.Config {
+	c := config(f.job, fmt.Sprint("w-", i))
+	if f.job.IDs == job.ByIndex {
+		c.Index = &i
+	}
+	return c
+}
+
 // delete deletes a part and all that is below it, in one transaction: members make their live znodes again at once. The
 // part must be there.
 func (f *damaged) delete(part string) {
@@ -80,7 +91,7 @@ func (f *damaged) delete(part string) {
 	at := map[string]string{
 		"job znode": f.job.Path(), "gate": znode.Gate(f.job.Root, f.g),
 		"record": znode.Record(job.KindName, f.job.Root, f.job.Name),
-		"id":     znode.IDs(f.job.Root, f.g), "by": znode.By(f.job.Root, f.g),
+		"id":     znode.IDs(f.job.Root, f.g), "by": znode.By(f.job.Root, f.g), "joined": znode.Joined(f.job.Root, f.g),
 	}[part]
 	if _, there, err := f.session.Exists(f.t.Context(), at); err != nil || !there {
 		f.t.Fatalf("%s, to be deleted: %v", at, err)
@@ -174,7 +185,10 @@ func TestDamage(t *testing.T) {
 		rounds = 1000
 	}
 	for round := range rounds {
-		d := damage{part: []string{"job znode", "gate", "record", "id", "by"}[rand.IntN(5)]}
+		d := damage{part: []string{"job znode", "gate", "record", "id", "by", "joined"}[rand.IntN(6)], ids: job.ByJoin}
+		if d.part == "joined" || rand.IntN(2) == 0 {
+			d.ids = job.ByIndex
+		}
 		d.joined = []int{0, 3, 3, rand.IntN(4)}[rand.IntN(4)]
 		d.live = []int{0, d.joined, rand.IntN(d.joined + 1)}[rand.IntN(3)]
 		if d.joined == 0 && !d.putBack() {
@@ -233,7 +247,7 @@ func (f *damaged) goOn(d damage) {
 		t.Errorf("%s: ids (-before +after):\n%s", d, diff)
 	}
 	for i := d.live; i < 3; i++ { // who crashed comes back as who it was
-		f.live = append(f.live, join(t, f.job, fmt.Sprint("w-", i)))
+		f.live = append(f.live, joinIn(t, dial(t), f.config(i)))
 	}
 	got := map[string]int{}
 	for _, m := range f.live {
@@ -257,7 +271,7 @@ func (f *damaged) goOn(d damage) {
 // TestABarrierWaitsForRepair: a worker that arrives while the gate is missing waits for it, and then passes.
 func TestABarrierWaitsForRepair(t *testing.T) {
 	t.Parallel()
-	f := newDamaged(t, damage{"gate", 3, 3})
+	f := newDamaged(t, damage{"gate", 3, 3, job.ByJoin})
 	f.delete("gate")
 	passed := make(chan error, 3)
 	for _, m := range f.live {
@@ -279,7 +293,7 @@ func TestALossWhileDamaged(t *testing.T) {
 	for _, part := range []string{"gate", "job znode", "record"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
-			f := newDamaged(t, damage{part, 0, 0})
+			f := newDamaged(t, damage{part, 0, 0, job.ByJoin})
 			s := dial(t)
 			m := joinIn(t, s, config(f.job, "w-0"))
 			f.delete(part)
@@ -305,7 +319,7 @@ func TestALossWhileDamaged(t *testing.T) {
 // joined before.
 func TestAJoinWaitsForRepair(t *testing.T) {
 	t.Parallel()
-	for _, d := range []damage{{"gate", 2, 1}, {"gate", 0, 0}, {"job znode", 0, 0}} {
+	for _, d := range []damage{{"gate", 2, 1, job.ByJoin}, {"gate", 0, 0, job.ByJoin}, {"job znode", 0, 0, job.ByJoin}} {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()
 			f := newDamaged(t, d)

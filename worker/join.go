@@ -21,9 +21,12 @@ import (
 type Config struct {
 	Root, Job string
 	Identity  string       // stable across restarts of the same worker; see Identify
-	Info      znode.Worker // the address its peers reach it at; its ID is ignored
-	Run       string       // name of this run, if it has one: a run that has completed is not joined again
-	FailHeld  bool         // do not wait for the end of another process that holds the identity: ErrHeld
+	Info      znode.Worker // the address its peers reach it at; its ID and Identity are ignored
+	Index     *int         // the id that it brings, if the job takes ids from its workers; others refuse it
+	// FindIndex, unless nil, finds the index of an identity if Index is nil. Join calls it only for such a job.
+	FindIndex func(identity string) (int, error)
+	Run       string // name of this run, if it has one: a run that has completed is not joined again
+	FailHeld  bool   // do not wait for the end of another process that holds the identity: ErrHeld
 	// Waiting, unless nil, is called when Join begins to wait: for what, and how long at most. It is called again
 	// when Join waits for something else.
 	Waiting func(what string)
@@ -33,9 +36,14 @@ type Config struct {
 var (
 	// ErrNoJob means that nobody created the job in time. Apply it, or check its name and root.
 	ErrNoJob = errors.New("no such job")
-	// ErrFull means that N other identities have joined. Join as one of those that the error names, because they are
-	// not live, or wait for a new generation.
+	// ErrFull means that N other identities have joined. Join as one of those that the error names, because they are not
+	// live, or wait for a new generation.
 	ErrFull = errors.New("the job is full")
+	// ErrNoPlace means that another identity has this index, or that it is N or more.
+	ErrNoPlace = errors.New("no place for this index")
+	// ErrIndex means that the job takes ids from its workers, and this one brings none or another than before; or that it
+	// brings one to a job that gives ids itself.
+	ErrIndex = errors.New("the index does not fit")
 	// ErrNotOpen means that the job took no new worker in time: its workers were asked to stop, or it belongs to a
 	// run that died, or to another run. Apply again, or start its old workers again.
 	ErrNotOpen = errors.New("the job takes no new workers")
@@ -71,9 +79,10 @@ func Identify(
 	if name := getenv("MUSTER_IDENTITY"); name != "" {
 		return name, true, from("MUSTER_IDENTITY", znode.CheckIdentity(name))
 	}
-	for _, source := range []string{"JOB_COMPLETION_INDEX", "SLURM_PROCID"} {
+	for _, source := range indexes {
 		if index := getenv(source); index != "" {
-			return "worker-" + index, true, from(source, checkIndex(index))
+			_, err := ParseIndex(index)
+			return "worker-" + index, true, from(source, err)
 		}
 	}
 	if getenv("KUBERNETES_SERVICE_HOST") != "" && regexp.MustCompile(`.-[0-9]+$`).MatchString(hostname) {
@@ -84,14 +93,6 @@ func Identify(
 
 func from(source string, err error) error { return resource.InField("identity from "+source, err) }
 
-// checkIndex refuses an index that is not a number in its shortest form: 1 and 01 would be two workers.
-func checkIndex(s string) error {
-	if !regexp.MustCompile(`^(0|[1-9][0-9]{0,8})$`).MatchString(s) {
-		return fmt.Errorf("%q is not an index such as 0 or 12", s)
-	}
-	return nil
-}
-
 // Joining writes, in the generation g that the Record names:
 //
 //	run/<g>/{id,by,end,barrier}   persistent   by the first worker; removed with the generation. id names the run
@@ -99,13 +100,18 @@ func checkIndex(s string) error {
 //	run/<g>/id/n-<10>             persistent   sequential: the suffix is the id
 //	<job>/<identity>              ephemeral    live
 //
+// In a job that takes ids from its workers, id/n-<10> is created by this name, and beside it
+//
+//	run/<g>/joined                persistent   by the first worker
+//	run/<g>/joined/j-<10>         persistent   sequential: the last of N shows that all have joined
+//
 // That is one transaction, which checks the gate: a process that dies at any moment has either joined or written
 // nothing. The first worker also makes the folders in it, so a generation belongs to the run that its first worker
 // named.
 //
-// Ids have no gap: only this transaction creates below id, nothing below N is ever deleted there, and an aborted
-// transaction gives its number back. The claim makes an identity take an id only once. Afterwards the member writes
-// its id into the live znode, for those that list the live workers.
+// Ids that the job gives have no gap: only this transaction creates below id, nothing below N is ever deleted there,
+// and an aborted transaction gives its number back. The claim makes an identity take an id only once. Afterwards the
+// member writes its id into the live znode, for those that list the live workers.
 
 // errAgain means that what was read has changed: start again from the Record.
 var errAgain = errors.New("changed while it was read; starting again")
@@ -156,14 +162,19 @@ type join struct {
 	rec   resource.Record // as read by this attempt
 	job   job.Job         // which that declares
 	first bool            // nobody has joined, as read by this attempt
+	index int             // the id that it brings, if the job takes ids from its workers
+	place int             // how many had joined before it; NoID if that is not known
 	mzxid int64           // of the Record
 	acl   []zkconn.ACL
 }
 
 // attempt joins in the generation that the Record names now.
 func (j *join) attempt(ctx context.Context) (*Member, error) {
-	j.first = false
+	j.first, j.place = false, znode.NoID
 	if err := j.read(ctx); err != nil {
+		return nil, err
+	}
+	if err := j.findIndex(); err != nil {
 		return nil, err
 	}
 	if err := j.admit(ctx); err != nil {
@@ -281,9 +292,13 @@ func (j *join) avoidLeftover(ctx context.Context) error {
 // folders are the operations of the first worker only.
 func (j *join) folders() []zkconn.Op {
 	root, g := j.job.Root, j.rec.Generation
-	ops := []zkconn.Op{zkconn.CreateOp(znode.IDs(root, g), []byte(j.c.Run), zkconn.Persistent, j.acl)}
-	for _, dir := range []string{znode.By(root, g), znode.End(root, g), znode.Barriers(root, g)} {
-		ops = append(ops, zkconn.CreateOp(dir, nil, zkconn.Persistent, j.acl))
+	var ops []zkconn.Op
+	for _, name := range znode.JobFolders(j.byIndex()) {
+		dir, body := resource.Join(znode.Run(root, g), name), []byte(nil)
+		if dir == znode.IDs(root, g) {
+			body = []byte(j.c.Run)
+		}
+		ops = append(ops, zkconn.CreateOp(dir, body, zkconn.Persistent, j.acl))
 	}
 	return ops
 }
@@ -292,36 +307,59 @@ func (j *join) folders() []zkconn.Op {
 func (j *join) claim(ctx context.Context) (*Member, error) {
 	root, g := j.job.Root, j.rec.Generation
 	claim := znode.Claim{Nonce: j.nonce, Lives: 1, State: znode.In}
-	info := j.c.Info
-	info.ID = znode.NoID
+	info := j.info(znode.NoID)
+	if j.byIndex() {
+		claim.ID, info = &j.index, j.info(j.index)
+	}
 	claimBody, body, err := encode(claim, info)
 	if err != nil {
 		return nil, err
 	}
 	by := znode.ByIdentity(root, g, j.c.Identity)
+	id := zkconn.CreateOp(znode.NewID(root, g), body, zkconn.PersistentSequential, j.acl)
+	if j.byIndex() {
+		id = zkconn.CreateOp(znode.ID(root, g, j.index), body, zkconn.Persistent, j.acl)
+	}
 	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), -1)}
 	if j.first {
 		ops = append(ops, j.folders()...)
 	}
 	at := len(ops) + 1 // index of the operation that creates the id
-	results, err := j.s.Multi(ctx, append(ops,
-		zkconn.CreateOp(by, claimBody, zkconn.Persistent, j.acl),
-		zkconn.CreateOp(znode.NewID(root, g), body, zkconn.PersistentSequential, j.acl),
-		zkconn.CreateOp(j.live(), body, zkconn.Ephemeral, j.acl),
-	)...)
+	ops = append(ops, zkconn.CreateOp(by, claimBody, zkconn.Persistent, j.acl), id,
+		zkconn.CreateOp(j.live(), body, zkconn.Ephemeral, j.acl))
+	if j.byIndex() {
+		ops = append(ops, zkconn.CreateOp(znode.NewJoined(root, g), nil, zkconn.PersistentSequential, j.acl))
+	}
+	results, err := j.s.Multi(ctx, ops...)
 	switch {
-	case err == nil:
-		id, err := znode.IDNumber(results[at].Path)
-		if err != nil {
+	case err == nil && j.byIndex():
+		if j.place, err = znode.JoinedNumber(results[len(ops)-1].Path); err != nil {
 			return nil, err
 		}
-		return j.becomeMember(ctx, id, claim, 0)
+		return newMember(j, j.index, claim, 0), nil
+	case err == nil:
+		if j.place, err = znode.IDNumber(results[at].Path); err != nil {
+			return nil, err
+		}
+		return j.becomeMember(ctx, j.place, claim, 0)
 	case zkconn.RefusedAt(err, by, zkconn.ErrNodeExists):
 		return j.rejoin(ctx)
+	case j.byIndex() && zkconn.RefusedAt(err, znode.ID(root, g, j.index), zkconn.ErrNodeExists):
+		return nil, j.full(ctx)
 	case zkconn.RefusedAt(err, znode.IDs(root, g), zkconn.ErrNodeExists): // another worker was the first
 		return nil, fmt.Errorf("%w: %w", errAgain, err)
 	}
 	return nil, j.refused(ctx, err)
+}
+
+// info is what the znodes of this worker say of it. Only one that brings its id names its identity.
+func (j *join) info(id int) znode.Worker {
+	info := j.c.Info
+	info.ID, info.Identity = id, ""
+	if j.byIndex() {
+		info.Identity = j.c.Identity
+	}
+	return info
 }
 
 // encode encodes a claim and what the live znode and that of the id say of its worker.
@@ -459,8 +497,9 @@ func (e *waitError) Unwrap() []error { return []error{e.why, e.ended} }
 //	run/<g>/id/n-<id>       set                        the newest address
 //	<job>/<identity>        created, ephemeral         refused while an older process is live
 //
-// The id is found by the claim's czxid: one transaction created both. A process that dies before the commit has changed
-// nothing; one that dies after it has joined, and its next life takes over from it.
+// The claim says the id if the worker brought it. Else it is found by the claim's czxid: one transaction created both.
+// A process that dies before the commit has changed nothing; one that dies after it has joined, and its next life takes
+// over from it.
 
 // rejoin is for an identity that has a claim already.
 func (j *join) rejoin(ctx context.Context) (*Member, error) {
@@ -483,10 +522,12 @@ func (j *join) rejoin(ctx context.Context) (*Member, error) {
 		}
 		return nil, &DoneError{Exit: *claim.Exit}
 	}
-	id, err := j.find(ctx, stat.Czxid)
+	id, err := j.idOf(ctx, claim, stat.Czxid)
 	switch {
 	case err != nil:
 		return nil, err
+	case j.byIndex() && id != j.index:
+		return nil, fmt.Errorf("%w: %s joined with index %d, and comes back with %d", ErrIndex, j.c.Identity, id, j.index)
 	case mine:
 		return j.becomeMember(ctx, id, claim, stat.Version)
 	case id >= j.job.Workers: // too late in an earlier life, which did not get to withdraw
@@ -509,9 +550,7 @@ func (j *join) takeOver(ctx context.Context, id int, old znode.Claim, version in
 	root, g := j.job.Root, j.rec.Generation
 	claim := old // it keeps how the last life ended
 	claim.Nonce, claim.Lives, claim.State = j.nonce, old.Lives+1, znode.In
-	info := j.c.Info
-	info.ID = id
-	claimBody, body, err := encode(claim, info)
+	claimBody, body, err := encode(claim, j.info(id))
 	if err != nil {
 		return nil, err
 	}
@@ -603,6 +642,9 @@ func (j *join) full(ctx context.Context) error {
 	}
 	if all {
 		return j.awaitNext(ctx, ErrFull, "a new generation: all workers of this one have completed")
+	}
+	if j.byIndex() {
+		return j.taken(ctx)
 	}
 	root, g, n := j.job.Root, j.rec.Generation, j.job.Workers
 	claimed, _, err := j.s.Children(ctx, znode.By(root, g))

@@ -41,6 +41,7 @@ type Member struct {
 	claim       znode.Claim  // as this process last wrote it
 	version     int32        // of the claim: the fencing token
 	noID        bool         // the live znode was made before the id was known
+	rollDue     bool         // it was the last to join, or may have been, or is back: see writeRoll
 	leaving     sync.Mutex   // held while it leaves, completes or rejoins
 	unconfirmed *znode.Claim // of a Leave or Complete whose outcome is unknown
 
@@ -63,11 +64,10 @@ type Member struct {
 func newMember(j *join, id int, claim znode.Claim, version int32) *Member {
 	m := &Member{
 		ID: id, Identity: j.c.Identity, Generation: j.rec.Generation, Job: j.job,
-		acl: j.acl, claim: claim, version: version, noID: claim.Lives == 1,
+		acl: j.acl, claim: claim, version: version, noID: claim.Lives == 1 && !j.byIndex(),
+		rollDue: j.place == znode.NoID || j.place == j.job.Workers-1,
 	}
-	info := j.c.Info
-	info.ID = id
-	m.info.Store(&advertised{info, false})
+	m.info.Store(&advertised{j.info(id), false})
 	return m.bindTo(j.s)
 }
 
@@ -177,7 +177,7 @@ func (m *Member) start() *Member {
 		m.writeID()
 		m.follow(m.live(), m.checkLive)
 	})
-	if m.ID == m.Job.Workers-1 || !m.noID { // the last worker, or one that is back: see writeRoll
+	if m.rollDue {
 		m.rollTried = make(chan struct{})
 		m.watchers.Go(func() {
 			defer close(m.rollTried)

@@ -79,15 +79,32 @@ func (m *Member) Changes(ctx context.Context) iter.Seq2[[]Worker, error] {
 // Joined returns everybody who has joined, whether live or not, in the order of their ids, each with its newest
 // address. It costs a read for each of them.
 func (m *Member) Joined(ctx context.Context) ([]Worker, error) {
-	stat, _, err := m.session.Exists(ctx, znode.IDs(m.Job.Root, m.Generation))
+	ids, err := m.joinedIDs(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the joined workers: %w", err)
 	}
-	ws, err := zkstate.ForEach(ctx, m.ids(int(stat.NumChildren)), m.Lookup)
+	ws, err := zkstate.ForEach(ctx, ids, m.Lookup)
 	if err != nil {
 		return nil, fmt.Errorf("the joined workers: %w", err)
 	}
 	return ws, nil
+}
+
+// joinedIDs are the ids of those who have joined.
+func (m *Member) joinedIDs(ctx context.Context) ([]int, error) {
+	at := znode.IDs(m.Job.Root, m.Generation)
+	if m.Job.IDs != job.ByIndex {
+		stat, _, err := m.session.Exists(ctx, at)
+		return m.ids(int(stat.NumChildren)), err
+	}
+	names, _, err := m.session.Children(ctx, at)
+	var ids []int
+	for _, name := range names {
+		if id, err := znode.IDNumber(name); err == nil && id < m.Job.Workers {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
 }
 
 // Lookup returns the worker with this id, by its newest address. It costs one read.
@@ -107,7 +124,7 @@ func (m *Member) Lookup(ctx context.Context, id int) (Worker, error) {
 		return unreadable("", id, err), nil
 	}
 	w.ID = id
-	return Worker{Worker: w}, nil
+	return Worker{w.Identity, w, ""}, nil
 }
 
 // describe reads the live znodes with these names. It leaves out those that are gone meanwhile or no worker's.
@@ -135,23 +152,25 @@ func (m *Member) readLive(ctx context.Context, identity string) (*Worker, error)
 		return nil, err
 	}
 	worker := Worker{Identity: identity}
-	made := stat.Czxid // the transaction that made the live znode also made the id, in the first life
+	claim, made := znode.Claim{}, stat.Czxid // in the first life one transaction made the live znode and the id
 	if worker.Worker, err = znode.DecodeWorker(body); err != nil {
 		worker = unreadable(identity, znode.NoID, err)
-		claim, _, err := m.session.Exists(ctx, znode.ByIdentity(m.Job.Root, m.Generation, identity))
+		by := znode.ByIdentity(m.Job.Root, m.Generation, identity)
+		body, stat, _, err := zkconn.IfThere(m.session.Get(ctx, by))
 		if err != nil {
 			return nil, err
 		}
-		made = claim.Czxid
+		claim, _ = znode.Decode[znode.Claim](body)
+		made = stat.Czxid
 	}
 	if worker.ID == znode.NoID {
 		search := join{s: m.session, job: m.Job, rec: resource.Record{Generation: m.Generation}}
-		id, err := search.find(ctx, made)
-		if err != nil && !errors.Is(err, errAgain) {
-			return nil, err
-		}
-		if err == nil {
+		id, err := search.idOf(ctx, claim, made)
+		switch {
+		case err == nil:
 			worker.ID = id
+		case !errors.Is(err, errAgain) && !errors.Is(err, errNoID):
+			return nil, err
 		}
 	}
 	if worker.ID >= m.Job.Workers { // its join came too late: it is about to withdraw
@@ -172,8 +191,8 @@ func (m *Member) whyMissing(err error) error {
 }
 
 // Waiting for all needs no znode of its own: id/n-<N-1> exists as soon as all N have joined, and is never deleted
-// while the generation lives. Each worker that waits watches that one znode. It writes nothing, so it may die at any
-// time.
+// while the generation lives; or joined/j-<N-1>, if the job takes ids from its workers. Each worker that waits watches
+// that one znode. It writes nothing, so it may die at any time.
 
 const maxNamed = 8
 
@@ -184,7 +203,8 @@ type AbsentError struct {
 	Joined  int `json:"joined"`  // how many did
 	// NotLive are identities that joined and are not live now: they may have left, completed or crashed.
 	NotLive []string `json:"not_live"`
-	// Missing are identities that never joined; known if those that did share a prefix before an index below N.
+	// Missing are identities that never joined; known if those that did share a prefix before an index below N. In a job
+	// that takes ids from its workers they are indexes: "index 3".
 	Missing []string `json:"missing"`
 }
 
@@ -231,7 +251,7 @@ func (m *Member) ifLate(ctx context.Context, err error, look func(context.Contex
 
 func (m *Member) waitAll(ctx context.Context) error {
 	late := time.After(time.Duration(m.Job.Timeouts.Join))
-	last := znode.ID(m.Job.Root, m.Generation, m.Job.Workers-1)
+	last := m.lastToJoin()
 	for {
 		_, joined, changed, created, err := m.session.CreatedW(ctx, last)
 		if err != nil || joined {
@@ -252,7 +272,12 @@ func (m *Member) waitAll(ctx context.Context) error {
 	}
 }
 
-// Absent finds out who is not there. It costs two reads, however many workers there are.
+// lastToJoin is the znode that exists as soon as all have joined.
+func (m *Member) lastToJoin() string {
+	return znode.LastJoined(m.Job.Root, m.Generation, m.Job.Workers, m.Job.IDs == job.ByIndex)
+}
+
+// Absent finds out who is not there. It costs two reads, or three, however many workers there are.
 func (m *Member) Absent(ctx context.Context) (*AbsentError, error) {
 	joined, _, err := m.session.Children(ctx, znode.By(m.Job.Root, m.Generation))
 	if err != nil {
@@ -264,6 +289,18 @@ func (m *Member) Absent(ctx context.Context) (*AbsentError, error) {
 	}
 	n := m.Job.Workers
 	e := &AbsentError{Workers: n, Joined: min(len(joined), n), Missing: missing(joined, n)}
+	if m.Job.IDs == job.ByIndex {
+		ids, err := m.joinedIDs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		e.Missing = nil
+		for _, id := range m.ids(n) {
+			if _, there := slices.BinarySearch(ids, id); !there {
+				e.Missing = append(e.Missing, fmt.Sprintf("index %d", id))
+			}
+		}
+	}
 	for _, identity := range joined {
 		if _, is := slices.BinarySearch(live, identity); !is {
 			e.NotLive = append(e.NotLive, identity)
@@ -343,8 +380,11 @@ func (m *Member) writeAt(ctx context.Context, ops ...zkconn.Op) error {
 
 // makeRoll is ErrNoWorker while somebody is missing.
 func (m *Member) makeRoll(ctx context.Context) ([]byte, error) {
-	if _, err := m.Lookup(ctx, m.Job.Workers-1); err != nil {
+	switch _, all, err := m.session.Exists(ctx, m.lastToJoin()); {
+	case err != nil:
 		return nil, err
+	case !all:
+		return nil, ErrNoWorker
 	}
 	joined, err := m.Joined(ctx)
 	if err != nil {
@@ -353,6 +393,7 @@ func (m *Member) makeRoll(ctx context.Context) ([]byte, error) {
 	ws := make([]znode.Worker, len(joined))
 	for i, w := range joined {
 		ws[i] = w.Worker
+		ws[i].Identity = ""                                                      // a roll has none
 		if _, err := znode.EncodeRoll(m.Job.RollFormat, ws[i:i+1]); err != nil { // a program of somebody else wrote it
 			ws[i] = znode.Worker{ID: w.ID}
 		}

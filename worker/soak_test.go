@@ -49,7 +49,9 @@ func childMany(ctx context.Context, cfg zkconn.Config, root, name string) int {
 	for range atOnce {
 		go func() {
 			for identity := range queue {
-				said, again := joinOnce(ctx, cfg, config(job.Job{Common: resource.Common{Root: root, Name: name}}, identity))
+				c := config(job.Job{Common: resource.Common{Root: root, Name: name}}, identity)
+				c.FindIndex = indexInSoak
+				said, again := joinOnce(ctx, cfg, c)
 				say.Lock()
 				fmt.Println(said)
 				say.Unlock()
@@ -63,6 +65,12 @@ func childMany(ctx context.Context, cfg zkconn.Config, root, name string) int {
 	return 0
 }
 
+// indexInSoak is the index of an identity such as w3, if the job takes ids from its workers. Some share one.
+func indexInSoak(identity string) (k int, err error) {
+	_, err = fmt.Sscanf(identity, "w%d", &k)
+	return k % size().workers, err
+}
+
 // joinOnce joins and ends the membership in some way.
 func joinOnce(ctx context.Context, cfg zkconn.Config, c worker.Config) (said string, again bool) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -74,7 +82,7 @@ func joinOnce(ctx context.Context, cfg zkconn.Config, c worker.Config) (said str
 	defer s.Close()
 	m, err := worker.Join(ctx, s, c)
 	switch {
-	case errors.Is(err, worker.ErrFull):
+	case errors.Is(err, worker.ErrFull), errors.Is(err, worker.ErrNoPlace):
 		return "full " + c.Identity, false
 	case err != nil:
 		return "error " + err.Error(), true
@@ -102,11 +110,20 @@ type joinSoak struct {
 }
 
 // TestIDsUnderFaults: workers join on an ensemble of three while their processes are killed, replies are dropped and
-// the leader dies. Ids are 0 to N-1, without a gap or a duplicate, and every identity keeps its own. With
-// MUSTER_SOAK=1 there are 5,000 joins.
+// the leader dies. Ids are 0 to N-1, without a gap or a duplicate, and every identity keeps its own; whether the job
+// gives ids or takes them from its workers. With MUSTER_SOAK=1 there are 5,000 joins.
 func TestIDsUnderFaults(t *testing.T) {
 	t.Parallel()
-	k := newJoinSoak(t)
+	for _, ids := range []job.IDs{job.ByJoin, job.ByIndex} {
+		t.Run(string(ids), func(t *testing.T) {
+			t.Parallel()
+			testIDsUnderFaults(t, ids)
+		})
+	}
+}
+
+func testIDsUnderFaults(t *testing.T, ids job.IDs) {
+	k := newJoinSoak(t, ids)
 	for i := range k.size.processes {
 		k.spawn(i)
 	}
@@ -135,7 +152,7 @@ func TestIDsUnderFaults(t *testing.T) {
 	k.verify()
 }
 
-func newJoinSoak(t *testing.T) *joinSoak {
+func newJoinSoak(t *testing.T, ids job.IDs) *joinSoak {
 	t.Helper()
 	k := &joinSoak{t: t, size: size(), said: make(chan string, 10000), ids: map[string]int{}}
 	var err error
@@ -149,13 +166,15 @@ func newJoinSoak(t *testing.T) *joinSoak {
 	}
 	k.children = make([]*child, k.size.processes)
 	k.job = job.Default()
-	k.job.Root, k.job.Name, k.job.Workers = "/soak", "j", k.size.workers
+	k.job.Root, k.job.Name, k.job.Workers, k.job.IDs = "/soak", "j", k.size.workers, ids
 	if err := k.store().Commit(t.Context(), plan.Row{Path: k.job.Path(), New: k.job, Reason: plan.NotThere}); err != nil {
 		t.Fatal(err)
 	}
 	// Somebody is always live: new workers do not join a job that is stale.
-	m := joinIn(t, dial(t, k.ensemble.Addrs()...), config(k.job, "keeper"))
-	k.ids["keeper"] = m.ID
+	const keeper = "w0"
+	c := config(k.job, keeper)
+	c.FindIndex = indexInSoak
+	k.ids[keeper] = joinIn(t, dial(t, k.ensemble.Addrs()...), c).ID
 	return k
 }
 
@@ -167,7 +186,7 @@ func (k *joinSoak) store() *zkstate.Store {
 // spawn starts process i with its share of the identities.
 func (k *joinSoak) spawn(i int) {
 	var share []string
-	for w := i; w < k.size.workers+k.size.extra; w += k.size.processes {
+	for w := i + 1; w < k.size.workers+k.size.extra; w += k.size.processes {
 		share = append(share, fmt.Sprint("w", w))
 	}
 	c := spawn(k.t, k.job, "many", strings.Join(share, " "), k.addrs...)
@@ -221,7 +240,7 @@ func (k *joinSoak) killLeader() {
 // verify compares what was printed with what is there. A join that came too late and was killed withdraws now.
 func (k *joinSoak) verify() {
 	store := k.store()
-	for identity, id := range ids(k.t, store, k.job) {
+	for identity, id := range ids(k.t, store, k.job) { // none in a job that takes ids
 		if id < k.size.workers {
 			continue
 		}

@@ -232,11 +232,14 @@ const (
 
 // environment is the command's: Config's, with what it should know about its worker.
 func (r *run) environment(ctx context.Context) ([]string, error) {
-	var first worker.Worker // id 0 has joined: ids are given in order
+	var first worker.Worker
 	var m *worker.Member
 	err := r.ask(ctx, func(ctx context.Context, current *worker.Member) (err error) {
 		m = current
 		first, err = m.Lookup(ctx, 0)
+		if errors.Is(err, worker.ErrNoWorker) { // workers with an index join in any order
+			first, err = worker.Worker{Problem: err.Error()}, nil
+		}
 		return err
 	}, "where worker 0 is")
 	if err != nil {

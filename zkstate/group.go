@@ -22,7 +22,7 @@ import (
 // Group describes how ZooKeeper holds groups.
 func Group() Kind {
 	return Kind{
-		Kind: group.Kind(), Folders: znode.GroupFolders(), Count: countGroup, Saved: savedInGroup,
+		Kind: group.Kind(), Folders: always(znode.GroupFolders()), Count: countGroup, Saved: savedInGroup,
 		Detail: func(ctx context.Context, r *Reader, v *view.Resource, now time.Time) (err error) {
 			v.Group, err = r.GroupState(ctx, &v.Observed, now)
 			return err

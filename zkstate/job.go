@@ -24,7 +24,11 @@ import (
 // Job describes how ZooKeeper holds jobs.
 func Job() Kind {
 	return Kind{
-		Kind: job.Kind(), Folders: []string{"id", "by", "end", "barrier"}, Count: countJob,
+		Kind: job.Kind(), Count: countJob,
+		Folders: func(d resource.Declaration) []string {
+			j, _ := d.(job.Job)
+			return znode.JobFolders(j.IDs == job.ByIndex)
+		},
 		Detail: func(ctx context.Context, r *Reader, v *view.Resource, _ time.Time) (err error) {
 			v.Barriers, err = r.Rounds(ctx, &v.Observed)
 			return err
@@ -236,8 +240,8 @@ func (r *Reader) recheckLive(ctx context.Context, jobPath string, workers map[st
 	return nil
 }
 
-// joined adds claims and ids to workers, and returns how many claims it left out. One transaction created a claim and
-// its id, so both have the same czxid.
+// joined adds claims and ids to workers, and returns how many claims it left out. A claim says its id if the worker
+// brought that. Else one transaction created the claim and its id, so both have the same czxid.
 func (r *Reader) joined(ctx context.Context, o *resource.Observed, workers map[string]Worker) (more int, err error) {
 	j, g := job.Of(o.Record), o.Record.Generation
 	claims, more, err := r.readMost(ctx, znode.By(j.Root, g), j.Workers,
@@ -249,9 +253,9 @@ func (r *Reader) joined(ctx context.Context, o *resource.Observed, workers map[s
 	if err != nil {
 		return 0, err
 	}
-	byCzxid := map[int64]entry{}
+	byCzxid, byName := map[int64]entry{}, map[string]entry{}
 	for _, e := range ids {
-		byCzxid[e.stat.Czxid] = e
+		byCzxid[e.stat.Czxid], byName[e.name] = e, e
 	}
 	for _, c := range claims {
 		w := workers[c.name]
@@ -260,7 +264,11 @@ func (r *Reader) joined(ctx context.Context, o *resource.Observed, workers map[s
 			w.Since = c.stat.Mtime
 		}
 		w.Claim, _ = decode(c, znode.Decode[znode.Claim])
-		if e, ok := byCzxid[c.stat.Czxid]; ok {
+		e, ok := byCzxid[c.stat.Czxid]
+		if w.Claim.ID != nil {
+			e, ok = byName[path.Base(znode.ID(j.Root, g, *w.Claim.ID))]
+		}
+		if ok {
 			if info, err := decode(e, znode.DecodeWorker); err == nil {
 				w.Info = info
 			}

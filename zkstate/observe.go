@@ -153,10 +153,11 @@ func (r *Reader) observeFolders(
 			return false, nil, nil
 		}
 	}
+	folders := k.folders(o.Record.Declaration)
 	switch {
 	case run.NumChildren == 1:
 		return false, &run, nil
-	case int(run.NumChildren) == 1+len(k.Folders):
+	case int(run.NumChildren) == 1+len(folders):
 		return true, nil, nil
 	}
 	names, err := r.children(ctx, dir)
@@ -167,12 +168,12 @@ func (r *Reader) observeFolders(
 		o.Lost = append(o.Lost, resource.PartGate)
 	}
 	var gone []resource.Part
-	for _, folder := range k.Folders {
+	for _, folder := range folders {
 		if !slices.Contains(names, folder) {
 			gone = append(gone, resource.Part(folder))
 		}
 	}
-	if len(gone) == len(k.Folders) { // nobody has joined
+	if len(gone) == len(folders) { // nobody has joined
 		return false, nil, nil
 	}
 	if len(gone) > 0 {
@@ -548,8 +549,8 @@ func howToRepair(kind string, o *resource.Observed, newer, noPermission bool, da
 // generationParts returns name and path of the generation, of its gate, and of its folders if some of them are lost.
 func (r *Reader) generationParts(kind resource.Kind, root, g string, o *resource.Observed) [][2]string {
 	parts := [][2]string{{"generation", znode.Run(root, g)}, {"gate", znode.Gate(root, g)}}
-	if k, ok := r.kind(kind.Name); ok && o != nil && o.BeyondRepair != "" {
-		for _, folder := range k.Folders {
+	if k, ok := r.kind(kind.Name); ok && o != nil && o.Record != nil && o.BeyondRepair != "" {
+		for _, folder := range k.folders(o.Record.Declaration) {
 			parts = append(parts, [2]string{folder, resource.Join(znode.Run(root, g), folder)})
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // Queue describes how ZooKeeper holds queues. It does not know Redis: see Kind.Unlink.
 func Queue() Kind {
 	return Kind{
-		Kind: queue.Kind(), Folders: znode.QueueFolders(), Count: countQueue, Saved: guardBatches, Outside: true,
+		Kind: queue.Kind(), Folders: always(znode.QueueFolders()), Count: countQueue, Saved: guardBatches, Outside: true,
 		Detail: func(ctx context.Context, r *Reader, v *view.Resource, _ time.Time) (err error) {
 			v.Queue, err = r.QueueState(ctx, &v.Observed)
 			return err

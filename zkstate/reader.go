@@ -25,12 +25,25 @@ import (
 // reads is how many resources are read at a time. It is as large as the session's number of calls in flight.
 const reads = 128
 
+// always is the Folders of a kind whose generations all have the same.
+func always(folders []string) func(resource.Declaration) []string {
+	return func(resource.Declaration) []string { return folders }
+}
+
+// folders are the Folders of what d declares.
+func (k Kind) folders(d resource.Declaration) []string {
+	if k.Folders == nil {
+		return nil
+	}
+	return k.Folders(d)
+}
+
 // Kind describes how ZooKeeper holds resources of one kind.
 type Kind struct {
 	resource.Kind
-	// Folders are the folders of a generation. The first member creates them in one transaction. What was in a folder
-	// that is lost is not known.
-	Folders []string
+	// Folders are the folders of a generation of what d declares. The first member creates them in one transaction. What
+	// was in a folder that is lost is not known. Nil: there are none.
+	Folders func(d resource.Declaration) []string
 	// Count reads the counts of the kind into o.Counts. o has a Record, and its Folders exist.
 	Count func(ctx context.Context, r *Reader, o *resource.Observed) error
 	// Detail reads who is in a resource and what they do, for who looks at it alone. Nil: there is nothing to read.

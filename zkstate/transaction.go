@@ -256,7 +256,7 @@ func (s *Store) lostFolders(old *resource.Observed, acl []zkconn.ACL) []zkconn.O
 	k, _ := s.kind(old.Record.Declaration.Kind().Name)
 	run := znode.Run(old.Record.Declaration.ID().Root, old.Record.Generation)
 	var ops []zkconn.Op
-	for _, folder := range k.Folders {
+	for _, folder := range k.folders(old.Record.Declaration) {
 		if !old.Has(resource.Part(folder)) {
 			ops = append(ops, zkconn.CreateOp(resource.Join(run, folder), nil, zkconn.Persistent, acl))
 		}

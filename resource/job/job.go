@@ -27,6 +27,7 @@ type Job struct {
 	resource.Common
 	Workers    int        `json:"workers"`
 	RollFormat RollFormat `json:"roll_format"`
+	IDs        IDs        `json:"ids,omitzero"`
 	Timeouts   Timeouts   `json:"timeouts"`
 	Lifecycle  Lifecycle  `json:"lifecycle"`
 	resource.Labelled
@@ -40,6 +41,18 @@ const (
 	Protobuf RollFormat = "protobuf"
 	Text     RollFormat = "text"
 )
+
+// IDs says which worker gets which id.
+type IDs string
+
+// The ways to give ids. A Record leaves out the default, as those have done that were written before there was another.
+const (
+	ByJoin  IDs = "join"  // in the order in which they join
+	ByIndex IDs = "index" // each brings its own: the index that the scheduler gave it
+)
+
+// IsZero reports whether a Record leaves it out.
+func (i IDs) IsZero() bool { return i == ByJoin || i == "" }
 
 // Timeouts of a job. Workers read them when they join and keep them, unlike members of groups and queues.
 type Timeouts struct {
@@ -81,7 +94,7 @@ func Kind() resource.Kind { return kind() }
 
 var kind = sync.OnceValue(func() resource.Kind {
 	return resource.KindOf(resource.Kind{
-		Name: KindName, Member: "worker", Absent: "the missing workers", Classic: true,
+		Name: KindName, Member: "worker", Absent: "the missing workers", Classic: true, Formats: formatIDs,
 		Counts:   []resource.Count{{Name: joined, Word: "joined"}, {Name: done, Word: "completed"}},
 		Statuses: []resource.Status{Completed, resource.StatusReady, resource.StatusStale, Forming, Degraded, Running},
 	}, Properties())
@@ -94,6 +107,17 @@ func Default() Job { return resource.Default(Properties()) }
 func Of(r *resource.Record) Job { return resource.Of[Job](r) }
 
 func (j Job) Kind() resource.Kind { return Kind() }
+
+// formatIDs is the format of Records that say how ids are given.
+const formatIDs = 2
+
+// Format implements resource.Formatted.
+func (j Job) Format() int {
+	if j.IDs.IsZero() {
+		return 1
+	}
+	return formatIDs
+}
 
 func (j Job) Policy() resource.Policy {
 	return resource.Policy{
@@ -118,6 +142,9 @@ var properties = sync.OnceValue(func() []resource.Property[Job] {
 	rollFormat := resource.EnumOf("roll_format", "how the list of workers is written into the job znode",
 		func(j *Job) *string { return (*string)(&j.RollFormat) }, Protobuf, Text)
 	rollFormat.Immutable = true
+	ids := resource.EnumOf("ids", "which worker gets which id: by the order of joining, or by its index",
+		func(j *Job) *string { return (*string)(&j.IDs) }, ByJoin, ByIndex)
+	ids.Immutable = true
 	return []resource.Property[Job]{
 		{
 			Name: "workers", Doc: "how many", Type: resource.TypeInt, Required: true, Min: MinWorkers, Max: MaxWorkers,
@@ -125,6 +152,7 @@ var properties = sync.OnceValue(func() []resource.Property[Job] {
 			Ref:       func(j *Job) any { return &j.Workers },
 		},
 		rollFormat,
+		ids,
 		resource.SessionOf("30s", "a crashed worker is gone after this",
 			func(j *Job) *resource.Duration { return &j.Timeouts.Session }),
 		resource.DurationOf("timeouts.join", "100s", "how long a worker waits for the job and for all workers",

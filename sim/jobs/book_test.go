@@ -45,6 +45,7 @@ type run struct {
 	holders    map[string]*life // who wrote the claim of an identity last
 	claims     map[string]znode.Claim
 	ids        map[int]string  // identities
+	joined     int             // who has joined with an index
 	completed  map[string]bool // identities
 	barriers   map[string]*barrier
 	terminated bool // its workers were asked to stop
@@ -192,6 +193,10 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 		return b.applyClaim(s, op, p)
 	case p.is("id", "*"):
 		return b.applyID(s, op, p)
+	case p.is("joined", "*") && op.Type == zkmodel.OpCreate:
+		if r.joined++; r.joined != len(r.ids) {
+			return fmt.Errorf("%d workers are counted, and %d have ids", r.joined, len(r.ids))
+		}
 	case p.is("id", "*", "*"):
 		return r.values.apply(s, r, op, p)
 	case p.is("end", "*"):
@@ -586,7 +591,8 @@ func (b *book) applyClaim(s step, op zkmodel.Op, p place) error {
 	return nil
 }
 
-// applyID checks that the ids below N have no gap, that an identity has one, and that none of them is given up.
+// applyID checks that the ids below N have no gap, or are those that claims name; that an identity has one, and that
+// none of them is given up.
 func (b *book) applyID(s step, op zkmodel.Op, p place) error {
 	r := b.run(p.g)
 	id, err := znode.IDNumber(p.parts[1])
@@ -607,10 +613,8 @@ func (b *book) applyID(s step, op zkmodel.Op, p place) error {
 				return fmt.Errorf("%s gets id %d, and has %d", identity, id, other)
 			}
 		}
-		for before := range min(id, b.job.Workers) {
-			if _, taken := r.ids[before]; !taken {
-				return fmt.Errorf("it gets id %d, and nobody has %d", id, before)
-			}
+		if err := b.checkID(r, s.who, id); err != nil {
+			return err
 		}
 		r.ids[id] = ""
 		if s.who != nil {
@@ -619,6 +623,22 @@ func (b *book) applyID(s step, op zkmodel.Op, p place) error {
 	case zkmodel.OpSetData:
 		if s.who != nil && r.ids[id] != s.who.identity {
 			return fmt.Errorf("it writes id %d, which %q has", id, r.ids[id])
+		}
+	}
+	return nil
+}
+
+// checkID checks an id that is new.
+func (b *book) checkID(r *run, who *life, id int) error {
+	if b.job.IDs == job.ByIndex {
+		if brings := r.claims[who.identity].ID; brings == nil || *brings != id || id >= b.job.Workers {
+			return fmt.Errorf("%s gets id %d, and its claim says %v", who.identity, id, brings)
+		}
+		return nil
+	}
+	for before := range min(id, b.job.Workers) {
+		if _, taken := r.ids[before]; !taken {
+			return fmt.Errorf("it gets id %d, and nobody has %d", id, before)
 		}
 	}
 	return nil

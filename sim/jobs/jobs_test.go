@@ -34,10 +34,12 @@ func worlds() []sim.Named {
 	return []sim.Named{
 		named("join", joinWorld),
 		named("join-hand", joinHandWorld),
+		named("join-index", joinIndexWorld),
 		named("twins", twinsWorld),
 		named("late", lateWorld),
 		named("run", runWorld),
-		named("roll", rollWorld),
+		named("roll", rollWorld(job.ByJoin)),
+		named("roll-index", rollWorld(job.ByIndex)),
 		named("barrier-durable", barrierWorld(2, false, false, "w0")),
 		named("barrier-live", barrierWorld(2, true, false, "w0")),
 		named("barrier-durable-retry", barrierWorld(3, false, true)),
@@ -152,6 +154,9 @@ type member struct {
 func (k *jobs) join(p *sim.Process, c worker.Config) (*member, error) {
 	c.Root, c.Job = k.book.job.Root, k.book.job.Name
 	c.Info = address(c.Identity)
+	if k.book.job.IDs == job.ByIndex {
+		c.Index = k.index(c.Identity)
+	}
 	for n := 0; ; n++ {
 		m := &member{k: k, p: p, life: &life{name: fmt.Sprintf("%s/%d (%s)", p, n, c.Identity), identity: c.Identity}}
 		s, err := m.dial()
@@ -168,6 +173,11 @@ func (k *jobs) join(p *sim.Process, c worker.Config) (*member, error) {
 			return nil, known(err)
 		}
 	}
+}
+
+// index is what an identity brings: a brings 0. Those that are too many bring the last one.
+func (k *jobs) index(identity string) *int {
+	return new(min(int(identity[0]-'a'), k.book.job.Workers-1))
 }
 
 // known makes a mistake of an outcome that somebody who keeps its session is told to be unknown: it can learn it.
@@ -206,7 +216,8 @@ func (m *member) dial() (*zkconn.Session, error) {
 // sawJoin checks the id that a process is told.
 func (b *book) sawJoin(m *member) error {
 	r := b.run(m.Generation)
-	if m.ID < 0 || m.ID >= b.job.Workers || r.ids[m.ID] != m.Identity {
+	if m.ID < 0 || m.ID >= b.job.Workers || r.ids[m.ID] != m.Identity ||
+		b.job.IDs == job.ByIndex && m.ID != *m.k.index(m.Identity) {
 		return fmt.Errorf("%s joins as %d, which %q has", m.life.name, m.ID, r.ids[m.ID])
 	}
 	m.life.id, m.life.member = m.ID, true

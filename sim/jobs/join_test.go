@@ -20,8 +20,8 @@ import (
 
 // endsWell is nil for an error of Join, or of a membership, with which a process may end.
 func endsWell(err error) error {
-	return sim.Unless(err, worker.ErrFull, worker.ErrDone, worker.ErrHeld, worker.ErrNotOpen, worker.ErrCompleted,
-		worker.ErrFenced, worker.ErrNoJob, worker.ErrDamaged)
+	return sim.Unless(err, worker.ErrFull, worker.ErrNoPlace, worker.ErrDone, worker.ErrHeld, worker.ErrNotOpen,
+		worker.ErrCompleted, worker.ErrFenced, worker.ErrNoJob, worker.ErrDamaged)
 }
 
 // joinWorld has a place less than identities, and two processes of one identity: who joins, who withdraws, and who
@@ -34,6 +34,15 @@ func joinHandWorld(w *sim.World) {
 	k.joins()
 	k.hand()
 }
+
+// joinIndexWorld is that world of a job that takes ids from its workers: two identities bring the same.
+func joinIndexWorld(w *sim.World) {
+	k := newJobs(w, 2, byIndex)
+	k.joins()
+	k.hand()
+}
+
+func byIndex(j *job.Job) { j.IDs = job.ByIndex }
 
 func (k *jobs) joins() {
 	for _, c := range []struct {
@@ -265,29 +274,33 @@ func (b *book) applyRoll(op zkmodel.Op) error {
 }
 
 // rollWorld has two workers, each of them twice, who wait for each other and read the roll, whoever writes it.
-func rollWorld(w *sim.World) {
-	k := newJobs(w, 2)
-	for _, name := range []string{"a1", "a2", "b1", "b2"} {
-		k.worker(name, name[:1], 1, func(p *sim.Process, m *member) error {
-			var roll []worker.Worker
-			err := m.do(func() (err error) {
-				roll, err = m.Roll(p.Context())
-				return err
-			})
-			if err == nil {
-				p.Saw(func() { err = k.book.sawRoll(m.life, roll) })
-			}
-			var absent *worker.AbsentError
-			if errors.As(err, &absent) { // the others have ended
-				return m.leave()
-			}
-			if err != nil {
-				return err
-			}
-			return m.complete()
-		})
+func rollWorld(ids job.IDs) func(*sim.World) {
+	return func(w *sim.World) {
+		k := newJobs(w, 2, func(j *job.Job) { j.IDs = ids })
+		for _, name := range []string{"a1", "a2", "b1", "b2"} {
+			k.worker(name, name[:1], 1, k.readsRoll)
+		}
+		k.hand()
 	}
-	k.hand()
+}
+
+func (k *jobs) readsRoll(p *sim.Process, m *member) error {
+	var roll []worker.Worker
+	err := m.do(func() (err error) {
+		roll, err = m.Roll(p.Context())
+		return err
+	})
+	if err == nil {
+		p.Saw(func() { err = k.book.sawRoll(m.life, roll) })
+	}
+	var absent *worker.AbsentError
+	if errors.As(err, &absent) { // the others have ended
+		return m.leave()
+	}
+	if err != nil {
+		return err
+	}
+	return m.complete()
 }
 
 // sawRoll checks that a worker reads the roll that was written, if it was, and that everybody is in it.

@@ -21,6 +21,7 @@ import (
 // Prefixes of the sequential znodes. ZooKeeper appends ten digits, which Seq reads.
 const (
 	idPrefix       = "n-"
+	joinedPrefix   = "j-"
 	endPrefix      = "d-"
 	arrivalPrefix  = "c-"
 	seatPrefix     = "s-"
@@ -51,7 +52,17 @@ func Run(root, g string) string { return resource.Join(RunDir(root), g) }
 // Gate exists while generation g is open. Every transaction of a worker checks it.
 func Gate(root, g string) string { return resource.Join(Run(root, g), "gate") }
 
-// IDs is the folder of worker ids. Nothing else is ever created in it, so each id is the number of ids before it.
+// JobFolders lists the znodes that the first worker of a job creates below the generation. byIndex: the job takes ids
+// from its workers.
+func JobFolders(byIndex bool) []string {
+	if byIndex {
+		return []string{"id", "by", "end", "barrier", "joined"}
+	}
+	return []string{"id", "by", "end", "barrier"}
+}
+
+// IDs is the folder of worker ids. Nothing else is ever created in it, so each id is the number of ids before it,
+// unless workers bring their ids.
 func IDs(root, g string) string { return resource.Join(Run(root, g), "id") }
 
 // ID is the znode of worker id n.
@@ -62,6 +73,23 @@ func NewID(root, g string) string { return resource.Join(IDs(root, g), idPrefix)
 
 // IDNumber reads the worker id from the name or path of an id znode.
 func IDNumber(name string) (int, error) { return number(name, idPrefix) }
+
+// Joined is the folder that counts who has joined a job that takes ids from its workers.
+func Joined(root, g string) string { return resource.Join(Run(root, g), "joined") }
+
+// NewJoined is the path of the sequential znode that counts the next worker.
+func NewJoined(root, g string) string { return resource.Join(Joined(root, g), joinedPrefix) }
+
+// LastJoined is the znode that the last of n workers to join creates.
+func LastJoined(root, g string, n int, byIndex bool) string {
+	if byIndex {
+		return fmt.Sprintf("%s%010d", NewJoined(root, g), n-1)
+	}
+	return ID(root, g, n-1)
+}
+
+// JoinedNumber reads the number from the name or path of a znode in Joined. That of the last of N is N-1.
+func JoinedNumber(name string) (int, error) { return number(name, joinedPrefix) }
 
 // By is the folder of claims.
 func By(root, g string) string { return resource.Join(Run(root, g), "by") }

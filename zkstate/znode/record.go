@@ -17,9 +17,8 @@ import (
 	"muster/resource"
 )
 
-// recordFormat is the number of the layout of everything below .muster, not only of the Record. It changes only if a
-// muster that does not know the new layout would do harm.
-const recordFormat = 1
+// The format of a Record is the number of the layout of everything below .muster that belongs to its resource. It is
+// the lowest that has all that is declared: see resource.Formatted.
 
 // maxJSON is the maximum size of a JSON body, in bytes.
 const maxJSON = 256 << 10
@@ -64,7 +63,8 @@ func EncodeRecord(r resource.Record) ([]byte, error) {
 		return nil, fmt.Errorf("record: %w", err)
 	}
 	head = head[1 : len(head)-1] // without the braces
-	body := fmt.Appendf(nil, "{%q:%d,%q:%s,%s", keyFormat, recordFormat, r.Declaration.Kind().Name, r.Body, head)
+	body := fmt.Appendf(nil, "{%q:%d,%q:%s,%s",
+		keyFormat, resource.FormatOf(r.Declaration), r.Declaration.Kind().Name, r.Body, head)
 	for _, key := range slices.Sorted(maps.Keys(r.Extra)) {
 		name, _ := json.Marshal(key) // a string always encodes
 		body = fmt.Appendf(body, ",%s:%s", name, r.Extra[key])
@@ -96,7 +96,8 @@ func decodeRecord(kind resource.Kind, data []byte, r *resource.Record) error {
 	if err := json.Unmarshal(data, &fields); err != nil {
 		return resource.PlainJSON(err)
 	}
-	if err := checkFormat(fields[keyFormat]); err != nil {
+	format, err := readFormat(fields[keyFormat], max(1, kind.Formats))
+	if err != nil {
 		return err
 	}
 	for _, f := range headFields(r) {
@@ -114,9 +115,11 @@ func decodeRecord(kind resource.Kind, data []byte, r *resource.Record) error {
 	if r.Body[0] != '{' {
 		return fmt.Errorf("%s is no JSON object", kind.Name)
 	}
-	var err error
 	if r.Declaration, err = kind.Decode(r.Body, ""); err != nil {
 		return fmt.Errorf("%s.%w", kind.Name, err)
+	}
+	if needs := resource.FormatOf(r.Declaration); format != needs {
+		return fmt.Errorf("%s: it is %d, and the %s needs %d", keyFormat, format, kind.Name, needs)
 	}
 	delete(fields, keyFormat)
 	delete(fields, kind.Name)
@@ -126,21 +129,29 @@ func decodeRecord(kind resource.Kind, data []byte, r *resource.Record) error {
 	return checkRecord(*r)
 }
 
-// checkFormat checks the value of the format. It comes first: in another layout the other fields may have other types.
-func checkFormat(value json.RawMessage) error {
+// readFormat reads the value of the format, which is known up to this one. It comes first: in another layout the other
+// fields may have other types.
+func readFormat(value json.RawMessage, known int) (int, error) {
 	var format *int
 	if value != nil {
 		if err := json.Unmarshal(value, &format); err != nil {
-			return fmt.Errorf("%s: %w", keyFormat, resource.PlainJSON(err))
+			return 0, fmt.Errorf("%s: %w", keyFormat, resource.PlainJSON(err))
 		}
 	}
 	switch {
 	case format == nil:
-		return errors.New("it has no format")
-	case *format != recordFormat:
-		return fmt.Errorf("%w: it has format %d, this muster knows %d", ErrFormat, *format, recordFormat)
+		return 0, errors.New("it has no format")
+	case *format < 1 || *format > known:
+		return 0, fmt.Errorf("%w: it has format %d, this muster knows %s", ErrFormat, *format, upTo(known))
 	}
-	return nil
+	return *format, nil
+}
+
+func upTo(known int) string {
+	if known == 1 {
+		return "1"
+	}
+	return fmt.Sprintf("1 to %d", known)
 }
 
 // UnreadableError says that the Record of the resource at Path cannot be read, and why.

@@ -16,6 +16,7 @@ import (
 
 	"muster/apply/history"
 	"muster/resource"
+	"muster/resource/group"
 	"muster/resource/job"
 )
 
@@ -71,10 +72,36 @@ func TestRecordOfANewerMuster(t *testing.T) {
 	if _, err := DecodeRecord(job.Kind(), []byte(newer)); err != nil {
 		t.Errorf("with a field nobody knows: %v", err)
 	}
-	for _, body := range []string{`{"format":2}`, `{"format":2,"job":"elsewhere"}`, `{"format":0}`} {
+	for _, body := range []string{`{"format":3}`, `{"format":3,"job":"elsewhere"}`, `{"format":0}`} {
 		if _, err := DecodeRecord(job.Kind(), []byte(body)); !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: %v, want ErrFormat", body, err)
 		}
+	}
+	if _, err := DecodeRecord(group.Kind(), []byte(`{"format":2}`)); !errors.Is(err, ErrFormat) {
+		t.Errorf("a group of format 2: %v", err)
+	}
+}
+
+// TestARecordHasTheLowestFormat that will do: a job that declares nothing new has the bytes that it always had.
+func TestARecordHasTheLowestFormat(t *testing.T) {
+	r := someRecord(t)
+	j := job.Of(&r)
+	j.IDs = job.ByIndex
+	if err := r.Declare(j); err != nil {
+		t.Fatal(err)
+	}
+	got, err := EncodeRecord(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.NewReplacer("DIGEST", r.Digest, `"format":1`, `"format":2`,
+		`"roll_format":"protobuf",`, `"roll_format":"protobuf","ids":"index",`).Replace(recordJSON)
+	if d := cmp.Diff(want, string(got)); d != "" {
+		t.Errorf("JSON (-want +got):\n%s", d)
+	}
+	back, err := DecodeRecord(job.Kind(), got)
+	if d := cmp.Diff(r, back, cmpopts.IgnoreUnexported(resource.Record{})); d != "" || err != nil {
+		t.Errorf("record, %v (-written +read):\n%s", err, d)
 	}
 }
 
@@ -87,6 +114,9 @@ func TestDecodeRecordSaysWhatIsDamaged(t *testing.T) {
 		"two_values":     {recordJSON, recordJSON + "{}", "not JSON, at byte"},
 		"too_long":       {"ci@build", strings.Repeat("x", maxJSON), "allowed"},
 		"no_format":      {`"format":1,`, "", "no format"},
+		"format_low":     {`"protobuf"`, `"protobuf","ids":"index"`, "format: it is 1, and the job needs 2"},
+		"format_high":    {`"format":1`, `"format":2`, "format: it is 2, and the job needs 1"},
+		"ids":            {`"protobuf"`, `"protobuf","ids":"luck"`, "job.ids"},
 		"format_text":    {`"format":1`, `"format":"1"`, "format"},
 		"workers_text":   {`"workers":12`, `"workers":"12"`, "workers"},
 		"workers_zero":   {`"workers":12`, `"workers":0`, "job.workers: 0 is not between 1 and 20000"},

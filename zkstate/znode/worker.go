@@ -34,6 +34,8 @@ type Worker struct {
 	Port  int            `json:"port"`
 	Node  Node           `json:"node,omitzero"`
 	Ports map[string]int `json:"ports,omitempty"` // additional ports by name; a text roll does not hold them
+	// Identity is whose id it is, in the znode of an id that its worker brought; empty elsewhere.
+	Identity string `json:"identity,omitempty"`
 }
 
 // Node says where a worker runs. Empty fields are not known.
@@ -50,10 +52,10 @@ func (w Worker) Address() string { return net.JoinHostPort(w.IP, strconv.Itoa(w.
 //
 //	message NodeInfo   { string nodeIP = 1; string rackName = 2; string dataCenterName = 3; }
 //	message WorkerInfo { optional int32 workerID = 1; string workerIP = 2; int32 port = 3; NodeInfo nodeInfo = 4;
-//	                     map<string, int32> additionalPort = 6; }
+//	                     map<string, int32> additionalPort = 6; string identity = 7; }
 //
-// Field 5 describes resources, in two numberings that contradict each other, and is skipped. The classic definition has
-// a oneof of one member for the id, which is the same on the wire.
+// Field 7 is muster's own. Field 5 describes resources, in two numberings that contradict each other, and is skipped.
+// The classic definition has a oneof of one member for the id, which is the same on the wire.
 
 // EncodeWorker encodes w as a WorkerInfo. Equal workers have equal bytes.
 func EncodeWorker(w Worker) ([]byte, error) {
@@ -75,6 +77,7 @@ func EncodeWorker(w Worker) ([]byte, error) {
 	for _, name := range slices.Sorted(maps.Keys(w.Ports)) {
 		data = appendBytes(data, 6, appendNumber(appendBytes(nil, 1, []byte(name)), 2, w.Ports[name]))
 	}
+	data = appendText(data, 7, w.Identity)
 	if len(data) > maxWorker {
 		return nil, fmt.Errorf("worker: %d bytes are more than the %d allowed", len(data), maxWorker)
 	}
@@ -115,6 +118,8 @@ func DecodeWorker(data []byte) (Worker, error) {
 			return w.Node.read(value)
 		case 6<<3 | text:
 			return w.readPort(value)
+		case 7<<3 | text:
+			w.Identity = string(value)
 		}
 		return true
 	})
@@ -193,7 +198,8 @@ func (w Worker) check() error {
 	if w.ID < NoID || w.ID > 1<<31-1 {
 		return fmt.Errorf("worker: %d is not an id", w.ID)
 	}
-	err := cmp.Or(checkText("worker: ip", w.IP), checkPort("worker: port", w.Port), w.Node.check())
+	err := cmp.Or(checkText("worker: ip", w.IP), checkPort("worker: port", w.Port), w.Node.check(),
+		checkText("worker: identity", w.Identity))
 	for name, port := range w.Ports {
 		err = cmp.Or(err, checkText("worker: name of a port", name),
 			checkPort(fmt.Sprintf("worker: port %q", name), port))
@@ -237,6 +243,8 @@ type Claim struct {
 	// Exit and Signal say how the worker's last command ended; both are absent if none has ended.
 	Exit   *int   `json:"exit_code,omitempty"`
 	Signal string `json:"signal,omitempty"`
+	// ID is the id that the worker brought; absent if it took one by the order of joining.
+	ID *int `json:"id,omitempty"`
 }
 
 // ClaimState is the state of a worker.
@@ -259,6 +267,8 @@ func (c Claim) check() error {
 		return fmt.Errorf("state: %q is not known", c.State)
 	case c.State == Done && c.Exit == nil:
 		return fmt.Errorf("it is done without an exit_code")
+	case c.ID != nil && *c.ID < 0:
+		return fmt.Errorf("id: %d is negative", *c.ID)
 	case c.Exit != nil && (*c.Exit < 0 || *c.Exit > 255):
 		return fmt.Errorf("exit_code: %d is not between 0 and 255", *c.Exit)
 	}
