@@ -94,6 +94,8 @@ func outcomes() []outcome {
 		{exitcode.Usage, "", errorSet{errUsage}},
 		{exitcode.Usage, "give the worker its index with --index, but only if the job declares ids = \"index\"",
 			errorSet{worker.ErrIndex}},
+		{exitcode.Usage, "start it with the index that it had, or under an identity of its own (--identity)",
+			errorSet{worker.ErrOtherIndex}},
 		{exitcode.Declined, "", errorSet{errDeclined}},
 		{exitcode.Refused, "", errorSet{errRefused}},
 		{exitcode.Locked, "wait for it, or raise --lock-timeout", errorSet{zkstate.ErrLocked}},
@@ -112,6 +114,7 @@ func outcomes() []outcome {
 		{exitcode.Fenced, "muster status {job} shows who is live", errorSet{worker.ErrFenced, worker.ErrHeld}},
 		{exitcode.Fenced, "", errorSet{member.ErrHeld, member.ErrNotHeld, tasks.ErrHeld}},
 		{exitcode.Full, "muster status {job} shows who has joined", errorSet{worker.ErrFull, worker.ErrNoPlace}},
+		{exitcode.Full, "declare as many workers as there are indexes, then: muster apply", errorSet{worker.ErrNoIndex}},
 		{exitcode.Full, "", errorSet{
 			worker.ErrDataFull, member.ErrStateTooLarge, member.ErrOperationLimit, member.ErrOutputTooLarge,
 			tasks.ErrTooLarge, tasks.ErrManyBatches,

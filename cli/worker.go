@@ -157,15 +157,6 @@ func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
 		}
 		c.Info = znode.Worker{IP: host, Port: port}
 	}
-	host, _ := os.Hostname() // an empty name is no stable identity
-	identity, stable, err := worker.Identify(o.identity, p.environ.value, host, c.Info.Address())
-	switch {
-	case err != nil:
-		return c, usagef("muster worker --identity NAME", "%w", err)
-	case stable:
-		c.Identity = identity
-	}
-	c.FindIndex = func(identity string) (int, error) { return worker.FindIndex(p.environ.value, identity) }
 	if o.index != "" {
 		k, err := worker.ParseIndex(o.index)
 		if err != nil {
@@ -173,6 +164,19 @@ func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
 		}
 		c.Index = &k
 	}
+	named := o.identity
+	if named == "" && o.index != "" && p.environ.value("MUSTER_IDENTITY") == "" {
+		named = "worker-" + o.index
+	}
+	host, _ := os.Hostname() // an empty name is no stable identity
+	identity, stable, err := worker.Identify(named, p.environ.value, host, c.Info.Address())
+	switch {
+	case err != nil:
+		return c, usagef("muster worker --identity NAME", "%w", err)
+	case stable:
+		c.Identity = identity
+	}
+	c.FindIndex = func(identity string) (int, error) { return worker.FindIndex(p.environ.value, identity) }
 	run, source := o.run, "--run"
 	if run == "" {
 		run, source = p.environ.value("MUSTER_RUN"), "MUSTER_RUN"

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,13 +67,13 @@ func (j *join) findIndex() (err error) {
 		}
 	}
 	if j.index < 0 || j.index >= j.job.Workers {
-		return fmt.Errorf("%w: it is %d, and the job has the indexes 0 to %d", ErrNoPlace, j.index, j.job.Workers-1)
+		return fmt.Errorf("%w: it is %d, and the job has 0 to %d", ErrNoIndex, j.index, j.job.Workers-1)
 	}
 	return nil
 }
 
 // errNoID means that somebody else than muster wrote the claim of a worker that brought its id.
-var errNoID = errors.New("its claim is damaged: it names no id")
+var errNoID = errors.New("the claim is damaged")
 
 // idOf is the id of an identity with this claim, which the transaction with this czxid created.
 func (j *join) idOf(ctx context.Context, claim znode.Claim, czxid int64) (int, error) {
@@ -80,7 +81,9 @@ func (j *join) idOf(ctx context.Context, claim znode.Claim, czxid int64) (int, e
 	case !j.byIndex():
 		return j.find(ctx, czxid)
 	case claim.ID == nil || *claim.ID >= j.job.Workers:
-		return 0, fmt.Errorf("%w below %d", errNoID, j.job.Workers)
+		by := znode.ByIdentity(j.job.Root, j.rec.Generation, j.c.Identity)
+		return 0, fmt.Errorf("%w: %s has no id from 0 to %d; muster terminate %s, then muster apply", errNoID, by,
+			j.job.Workers-1, j.job.Path())
 	}
 	return *claim.ID, nil
 }
@@ -100,11 +103,18 @@ func (j *join) taken(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	claim, _, _, err := zkconn.IfThere(readClaim(ctx, j.s, znode.ByIdentity(root, g, info.Identity)))
+	claim, _, claimed, err := zkconn.IfThere(readClaim(ctx, j.s, znode.ByIdentity(root, g, info.Identity)))
+	if err == nil && !claimed {
+		if open, err := isOpen(ctx, j.s, j.job, g); err != nil || !open {
+			return cmp.Or(err, errAgain)
+		}
+	}
 	state := "is not live; free for a process that joins under the same identity"
 	switch {
 	case err != nil:
 		return err
+	case !claimed:
+		state = "cannot come back: somebody deleted its claim"
 	case claim.State == znode.Done:
 		state = "has completed"
 	case live:

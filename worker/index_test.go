@@ -136,11 +136,11 @@ func TestIndexThatDoesNotFit(t *testing.T) {
 		worker.Config
 		want error
 	}{
-		"too large":      {withIndex(j, "w-3", 3), worker.ErrNoPlace},
-		"negative":       {withIndex(j, "w-1", -1), worker.ErrNoPlace},
+		"too large":      {withIndex(j, "w-3", 3), worker.ErrNoIndex},
+		"negative":       {withIndex(j, "w-1", -1), worker.ErrNoIndex},
 		"none":           {config(j, "w-1"), worker.ErrIndex},
 		"not found":      {unknown, worker.ErrIndex},
-		"another":        {withIndex(j, "w-0", 1), worker.ErrIndex},
+		"another":        {withIndex(j, "w-0", 1), worker.ErrOtherIndex},
 		"order of joins": {withIndex(ordered, "w-0", 0), worker.ErrIndex},
 	} {
 		if m, err := tryJoin(t, c.Config); !errors.Is(err, c.want) {
@@ -281,6 +281,41 @@ func TestIDsOfClaimsThatSomebodyWrote(t *testing.T) {
 		t.Errorf("live are %+v, %v", live, err)
 	}
 	if _, _, err := store.Workers(t.Context(), j.Path()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestIndexOfTheNextRun: a worker of another run is not judged by the generation of this one.
+func TestIndexOfTheNextRun(t *testing.T) {
+	t.Parallel()
+	j, _ := newJob(t, 2, byIndex)
+	ordered, _ := newJob(t, 2)
+	for _, j := range []job.Job{j, ordered} {
+		first := withIndex(j, "w-0", 0)
+		if first.Run = "monday"; j.IDs != job.ByIndex {
+			first.Index = nil
+		}
+		joinIn(t, dial(t), first)
+		next := withIndex(j, "w-3", 3)
+		next.Run = "tuesday"
+		if _, err := tryJoin(t, next); !errors.Is(err, worker.ErrNotOpen) {
+			t.Errorf("ids by %s: %v", j.IDs, err)
+		}
+	}
+}
+
+// TestIndexWithoutAClaim: somebody deleted the claim of who has the index.
+func TestIndexWithoutAClaim(t *testing.T) {
+	t.Parallel()
+	j, store := newJob(t, 2, byIndex)
+	joinIn(t, dial(t), withIndex(j, "a", 0))
+	joinIn(t, dial(t), withIndex(j, "b", 1))
+	s := dial(t)
+	if err := s.Delete(t.Context(), znode.ByIdentity(j.Root, look(t, store, j).Record.Generation, "a"), -1); err != nil {
+		t.Fatal(err)
+	}
+	_, err := tryJoin(t, withIndex(j, "c", 0))
+	if !errors.Is(err, worker.ErrNoPlace) || !strings.Contains(err.Error(), "somebody deleted its claim") {
 		t.Error(err)
 	}
 }

@@ -39,11 +39,15 @@ var (
 	// ErrFull means that N other identities have joined. Join as one of those that the error names, because they are not
 	// live, or wait for a new generation.
 	ErrFull = errors.New("the job is full")
-	// ErrNoPlace means that another identity has this index, or that it is N or more.
+	// ErrNoPlace means that another identity has this index. Join as that one, if it is not live.
 	ErrNoPlace = errors.New("no place for this index")
-	// ErrIndex means that the job takes ids from its workers, and this one brings none or another than before; or that it
-	// brings one to a job that gives ids itself.
+	// ErrNoIndex means that the index is N or more. Declare more workers.
+	ErrNoIndex = errors.New("the job has no such index")
+	// ErrIndex means that the job takes ids from its workers, and this one brings none; or that it brings one to a job
+	// that gives ids itself.
 	ErrIndex = errors.New("the index does not fit")
+	// ErrOtherIndex means that this identity has joined with another index.
+	ErrOtherIndex = errors.New("it is another index than before")
 	// ErrNotOpen means that the job took no new worker in time: its workers were asked to stop, or it belongs to a
 	// run that died, or to another run. Apply again, or start its old workers again.
 	ErrNotOpen = errors.New("the job takes no new workers")
@@ -163,6 +167,7 @@ type join struct {
 	job   job.Job         // which that declares
 	first bool            // nobody has joined, as read by this attempt
 	index int             // the id that it brings, if the job takes ids from its workers
+	wrong error           // why that cannot be
 	place int             // how many had joined before it; NoID if that is not known
 	mzxid int64           // of the Record
 	acl   []zkconn.ACL
@@ -174,11 +179,12 @@ func (j *join) attempt(ctx context.Context) (*Member, error) {
 	if err := j.read(ctx); err != nil {
 		return nil, err
 	}
-	if err := j.findIndex(); err != nil {
-		return nil, err
-	}
+	j.wrong = j.findIndex()
 	if err := j.admit(ctx); err != nil {
 		return nil, err
+	}
+	if j.wrong != nil { // after admit: a job of another run may have other indexes
+		return nil, j.wrong
 	}
 	return j.claim(ctx)
 }
@@ -527,7 +533,7 @@ func (j *join) rejoin(ctx context.Context) (*Member, error) {
 	case err != nil:
 		return nil, err
 	case j.byIndex() && id != j.index:
-		return nil, fmt.Errorf("%w: %s joined with index %d, and comes back with %d", ErrIndex, j.c.Identity, id, j.index)
+		return nil, fmt.Errorf("%w: %s joined with %d, and comes back with %d", ErrOtherIndex, j.c.Identity, id, j.index)
 	case mine:
 		return j.becomeMember(ctx, id, claim, stat.Version)
 	case id >= j.job.Workers: // too late in an earlier life, which did not get to withdraw
@@ -643,7 +649,10 @@ func (j *join) full(ctx context.Context) error {
 	if all {
 		return j.awaitNext(ctx, ErrFull, "a new generation: all workers of this one have completed")
 	}
-	if j.byIndex() {
+	switch {
+	case j.wrong != nil:
+		return j.wrong
+	case j.byIndex():
 		return j.taken(ctx)
 	}
 	root, g, n := j.job.Root, j.rec.Generation, j.job.Workers

@@ -123,8 +123,8 @@ func (m *Member) Lookup(ctx context.Context, id int) (Worker, error) {
 	if err != nil {
 		return unreadable("", id, err), nil
 	}
-	w.ID = id
-	return Worker{w.Identity, w, ""}, nil
+	w.ID, w.Identity = id, "" // it need not be live
+	return Worker{Worker: w}, nil
 }
 
 // describe reads the live znodes with these names. It leaves out those that are gone meanwhile or no worker's.
@@ -393,7 +393,6 @@ func (m *Member) makeRoll(ctx context.Context) ([]byte, error) {
 	ws := make([]znode.Worker, len(joined))
 	for i, w := range joined {
 		ws[i] = w.Worker
-		ws[i].Identity = ""                                                      // a roll has none
 		if _, err := znode.EncodeRoll(m.Job.RollFormat, ws[i:i+1]); err != nil { // a program of somebody else wrote it
 			ws[i] = znode.Worker{ID: w.ID}
 		}

@@ -237,8 +237,8 @@ func (r *run) environment(ctx context.Context) ([]string, error) {
 	err := r.ask(ctx, func(ctx context.Context, current *worker.Member) (err error) {
 		m = current
 		first, err = m.Lookup(ctx, 0)
-		if errors.Is(err, worker.ErrNoWorker) { // workers with an index join in any order
-			first, err = worker.Worker{Problem: err.Error()}, nil
+		if errors.Is(err, worker.ErrNoWorker) && m.Job.IDs == job.ByIndex { // they join in any order
+			first, err = worker.Worker{Problem: "it has not joined yet: --start=all waits for it"}, nil
 		}
 		return err
 	}, "where worker 0 is")

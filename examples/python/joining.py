@@ -82,9 +82,9 @@ class Joiner:
             return NO_JOB, "no such job", record_at  # row 1
         self.record = json.loads(body)
         if self.record["format"] != 1:
-            raise Ended(1, f"the record has format {self.record['format']}, and this program knows 1")  # row 2
+            raise Ended(3, f"the record has format {self.record['format']}, and this program knows 1")  # row 2
         if self.record.get("acl", []) not in ([], ["world:anyone:cdrwa"]):
-            raise Ended(1, "this job is not for this program")  # row 2
+            raise Ended(3, "this job is not for this program")  # row 2
         if self.run and self.record.get("last", {}).get("id") == self.run:
             raise Ended(0, "this run has completed")  # row 3
         if self.record["state"] != "open":
