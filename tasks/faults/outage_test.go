@@ -87,7 +87,8 @@ func outagesSize() outages {
 // TestOutages: many executors die at once, again and again, and nobody is charged: with a process that survives and one
 // that comes later. Each has a session of its own, which ends a session timeout after its death. With MUSTER_SOAK=1
 // there are 100. All tasks are in hand at the first two outages. So they are suspects at the third one: half of the
-// executors have one each, and if only these had died, they would be charged.
+// executors have one each, and if only these had died, they would be charged. A few are no suspects if the machine is
+// busy: those of an executor that lost an answer of Redis, and gave them back before it died.
 func TestOutages(t *testing.T) {
 	for name, survivor := range map[string]bool{"with_a_survivor": true, "of_all": false} {
 		t.Run(name, func(t *testing.T) {
@@ -107,11 +108,7 @@ func TestOutages(t *testing.T) {
 			for round := range size.rounds {
 				names := w.addGo(fmt.Sprintf("e-%d-", round), size.processes, size.seats)
 				rig.Until(t, patience, "executors that all have work, and none of before", func() string {
-					inHand := 4 * executors
-					if round >= 2 {
-						inHand = executors / 2
-					}
-					return w.allAtWork(fmt.Sprintf("e-%d-", round), executors, others, inHand, dead)
+					return w.allAtWork(fmt.Sprintf("e-%d-", round), executors, others, round >= 2, dead)
 				})
 				_, q := w.books()
 				books, err := q.Books(t.Context())
@@ -129,9 +126,10 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// allAtWork is "" if there are so many executors whose names begin so, and so many other processes and tasks in hand,
-// and no seat of the dead is left. ZooKeeper has to read each process: it is asked last.
-func (w *world) allAtWork(prefix string, executors, others, inHand int, dead map[string]bool) string {
+// allAtWork is "" if there are so many executors whose names begin so, and so many other processes, no seat of the dead
+// is left, and all tasks are in hand; or half of the executors have a suspect each. ZooKeeper has to read each process:
+// it is asked last.
+func (w *world) allAtWork(prefix string, executors, others int, suspects bool, dead map[string]bool) string {
 	_, q := w.books()
 	books, err := q.Books(w.t.Context())
 	if err != nil {
@@ -140,10 +138,18 @@ func (w *world) allAtWork(prefix string, executors, others, inHand int, dead map
 	if left := w.evicted(dead); left != "" {
 		return left
 	}
-	b, err := w.inRedis()
-	if err != nil || len(books.Seats) != executors+others || b.Out != int64(inHand) {
-		return fmt.Sprintf("%d seats, %d tasks in hand, want %d and %d; %v", len(books.Seats), b.Out, executors+others,
-			inHand, err)
+	have, want := 0, 4*executors
+	if suspects {
+		want = executors / 2
+		have, err = w.suspects(books.Seats)
+	} else {
+		var b store.Batch
+		b, err = w.inRedis()
+		have = int(b.Out)
+	}
+	if err != nil || len(books.Seats) != executors+others || have != want {
+		return fmt.Sprintf("%d seats, %d tasks in hand, want %d and %d; %v", len(books.Seats), have, executors+others,
+			want, err)
 	}
 	live, err := w.state()
 	n := 0
@@ -156,6 +162,21 @@ func (w *world) allAtWork(prefix string, executors, others, inHand int, dead map
 		return fmt.Sprintf("%d of %d live, %v", n, executors, err)
 	}
 	return ""
+}
+
+// suspects is how many of the seats have a suspect in hand.
+func (w *world) suspects(seats []store.Seat) (n int, err error) {
+	c, _ := w.books()
+	for _, s := range seats {
+		has, err := c.HExists(w.t.Context(), store.Prefix(w.generation)+"h:"+s.Name, "suspect").Result()
+		if err != nil {
+			return 0, err
+		}
+		if has {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // evicted is "" if no seat of the dead is left.
