@@ -100,6 +100,8 @@ var codeCases = []codeCase{
 	{code: 73, name: "a job whose workers have all joined", setup: setupAll,
 		run: "muster worker --root $ROOT --job late --identity w2 -- true"},
 	{code: 74, name: "a job that nobody created", run: workerCommand + "a --join-timeout 4s -- true"},
+	{code: 75, name: "a gang that has failed",
+		setup: "muster apply -q --yes gang; ! " + workerCommand + "a -- sh -c 'exit 9'", run: workerCommand + "a -- true"},
 	{code: 126, name: "a command that is no program", setup: "muster apply -q --yes one",
 		run: workerCommand + "a -- ./one/main.hcl"},
 	{code: 127, name: "a command that is not there", setup: "muster apply -q --yes one",

@@ -180,7 +180,7 @@ func TestFarMoreClaimsThanWorkers(t *testing.T) {
 	run := znode.Run(f.root, f.generationOf(t, s, job.Kind(), "j0"))
 	acl := zkconn.World(zkconn.PermAll)
 	var ops []zkconn.Op
-	for _, folder := range znode.JobFolders(false) {
+	for _, folder := range znode.JobFolders(job.Job{}) {
 		ops = append(ops, zkconn.CreateOp(run+"/"+folder, nil, zkconn.Persistent, acl))
 	}
 	claim := []byte(`{"nonce":"0123456789abcdef0123456789abcdef","lives":1,"state":"in"}`)

@@ -29,6 +29,7 @@ type workerOptions struct {
 	declared       bool // --file is given: create the job as the configuration declares it
 	advertise, run string
 	index, start   string
+	startGiven     bool
 }
 
 func newWorkerCmd(p *process) *cobra.Command {
@@ -48,7 +49,10 @@ The last line on standard error says whose the exit code is.`,
   muster worker --job etl -- sh -c 'load && muster barrier go --round 1 && run'
   muster worker --job ingest --root /jobs/prod --identity worker-0`,
 	}, requireDash("muster worker --job NAME"), func(cmd *cobra.Command, args []string) error {
-		o.command, o.declared = args, cmd.Flags().Changed("file")
+		o.command, o.declared, o.startGiven = args, cmd.Flags().Changed("file"), cmd.Flags().Changed("start")
+		if !cmd.Flags().Changed("on-loss") {
+			o.onLoss = "" // it is another one in a gang
+		}
 		return runWorker(cmd.Context(), p, o)
 	})
 	fs := cmd.Flags()
@@ -144,8 +148,21 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 	}
 	c.Worker, err = p.workerIdentity(o)
 	c.Worker.Root, c.Worker.Job = o.root, o.job
-	c.Worker.Waiting = p.waitingFor
+	c.Worker.Waiting, c.Worker.Fits = p.waitingFor, o.fits
 	return c, err
+}
+
+// fits refuses what a worker of a gang cannot be told.
+func (o *workerOptions) fits(j job.Job) error {
+	switch {
+	case j.Gang == nil:
+		return nil
+	case len(o.command) == 0:
+		return usagef("muster worker --job "+j.Name+" -- COMMAND", "the job is a gang, and its workers need a command")
+	case o.startGiven:
+		return usagef("leave --start out", "--start: the job is a gang, whose commands start when all are live")
+	}
+	return nil
 }
 
 // workerIdentity returns who joins. An empty identity becomes the address. The address is empty without --advertise.

@@ -23,6 +23,7 @@ const (
 	Fenced      = 72
 	Full        = 73
 	NoJob       = 74
+	GangFailed  = 75
 	CannotRun   = 126
 	NotFound    = 127
 	Signal      = 128 // and the number of the signal
@@ -50,6 +51,7 @@ func Name(code int) string {
 		Fenced:      "somebody else is this worker",
 		Full:        "the job is full",
 		NoJob:       "no such job, group or duty",
+		GangFailed:  "the gang has failed",
 		CannotRun:   "no command",
 		NotFound:    "no command",
 		Signal:      "ended by a signal",

@@ -111,6 +111,7 @@ func floorPlan() map[string]room {
 		},
 		// Real processes under faults: tests only.
 		"member/faults": {},
+		"worker/faults": {},
 		"wrap": {
 			ours: []string{
 				"resource/...", "worker", "member", "member/ticks", "tasks", "tasks/store", "zkstate",

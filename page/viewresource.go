@@ -131,6 +131,9 @@ func recordOf(o *resource.Observed) recordView {
 const largestTable = 100
 
 func (p *painter) job(d *Detail) {
+	if lines := d.Gang.Lines(job.Of(d.Observed.Record).Workers, time.Time{}); len(lines) > 0 {
+		p.add(mainSlot, "gang", lines)
+	}
 	lines := d.Absent()
 	if len(lines) > 0 && len(d.Workers) > 0 { // else nobody has joined, or the workers were not read
 		p.add(mainSlot, "missing", lines)

@@ -18,14 +18,14 @@ type Property[T any] struct {
 	Type      Type
 	Default   string   // as users write it, without quotes; unused if Required
 	Required  bool     // it has no default
-	Min, Max  int64    // of TypeInt; of TypeDuration in nanoseconds; of TypeSize in bytes
+	Min, Max  int64    // of TypeInt and TypeCodes; of TypeDuration in nanoseconds; of TypeSize in bytes
 	Choices   []string // of TypeEnum
 	Form      string   // of TypeText: which values it may have, in a few words
 	Immutable bool     // it cannot change once a member has joined
 	// Valid, of TypeText, says why a value that is not the default is not valid, or returns nil.
 	Valid func(value string) error
 	// Ref points at the value: *int for TypeInt, *Duration for TypeDuration, *Size for TypeSize, *string for TypeEnum
-	// and TypeText, *bool for TypeBool.
+	// and TypeText, *bool for TypeBool, *Codes for TypeCodes.
 	Ref func(*T) any
 }
 
@@ -39,6 +39,7 @@ const (
 	TypeEnum                 // one of Choices
 	TypeBool                 // true or false
 	TypeText                 // text that Valid accepts
+	TypeCodes                // a list of exit codes
 )
 
 // DurationOf is a property that is a duration, from 1 ms to MaxDuration.
@@ -81,7 +82,7 @@ func (p Property[T]) setDefault(t *T) {
 	switch to := p.Ref(t).(type) {
 	case *int:
 		*to, _ = strconv.Atoi(p.Default)
-	case encoding.TextUnmarshaler: // *Duration, *Size
+	case encoding.TextUnmarshaler: // *Duration, *Size, *Codes
 		_ = to.UnmarshalText([]byte(p.Default))
 	case *string:
 		*to = p.Default
@@ -121,6 +122,8 @@ func (p Property[T]) Text(t *T) string {
 		return *v
 	case *bool:
 		return strconv.FormatBool(*v)
+	case *Codes:
+		return v.String()
 	}
 	n, _ := p.number(t)
 	return p.write(n)
@@ -153,6 +156,10 @@ func Check[T any](ps []Property[T], t *T) error {
 		case p.Type == TypeDuration:
 		case isNumber && (n < p.Min || n > p.Max):
 			return fmt.Errorf("%s: %s is not between %s and %s", p.Name, p.Text(t), p.write(p.Min), p.write(p.Max))
+		case p.Type == TypeCodes:
+			if err := p.Ref(t).(*Codes).check(p.Min, p.Max); err != nil {
+				return fmt.Errorf("%s: %w", p.Name, err)
+			}
 		default:
 			if err := p.CheckText(p.Text(t)); err != nil {
 				return fmt.Errorf("%s: %w", p.Name, err)
@@ -200,6 +207,8 @@ func (p Property[T]) Limits() string {
 		return strings.Join(p.Choices, " or ")
 	case TypeText:
 		return p.Form
+	case TypeCodes:
+		return fmt.Sprintf("exit codes from %d to %d", p.Min, p.Max)
 	}
 	return "true or false"
 }

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"net"
@@ -122,4 +123,44 @@ type TLS struct {
 	CAFile   string `json:"ca_file,omitempty"`
 	CertFile string `json:"cert_file,omitempty"`
 	KeyFile  string `json:"key_file,omitempty"`
+}
+
+// Codes are exit codes, ascending and each once.
+type Codes []int
+
+// String is "2, 17", or "none".
+func (c Codes) String() string {
+	if len(c) == 0 {
+		return noCodes
+	}
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint([]int(c)), " ", ", "), "[]")
+}
+
+const noCodes = "none"
+
+// UnmarshalText reads what String writes. In JSON and HCL they are a list of numbers.
+func (c *Codes) UnmarshalText(text []byte) error {
+	if *c = (Codes)(nil); string(text) == noCodes {
+		return nil
+	}
+	for _, one := range strings.Split(string(text), ", ") {
+		code, err := strconv.Atoi(one)
+		if err != nil {
+			return fmt.Errorf("%q is not a list of exit codes", text)
+		}
+		*c = append(*c, code)
+	}
+	return nil
+}
+
+// UnmarshalJSON reads a list of numbers: a type that reads texts would take a text.
+func (c *Codes) UnmarshalJSON(body []byte) error { return json.Unmarshal(body, (*[]int)(c)) }
+
+func (c Codes) check(least, most int64) error {
+	for i, code := range c {
+		if int64(code) < least || int64(code) > most || i > 0 && c[i-1] >= code {
+			return fmt.Errorf("%s are not exit codes from %d to %d, ascending and each once", c, least, most)
+		}
+	}
+	return nil
 }

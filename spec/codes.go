@@ -32,6 +32,7 @@ const (
 	codeHome         = "M1214"
 	codePrecondition = "M1215"
 	codeCondition    = "M1216"
+	codeGang         = "M1217"
 	codeBlock        = "M1301"
 	codeArgument     = "M1302"
 	codeMissing      = "M1303"

@@ -215,8 +215,32 @@ func readProperty[T any](s *scope, p resource.Property[T], a *hcl.Attribute, t *
 	case *bool:
 		v, ok := s.decode(a, cty.Bool, "true or false")
 		return store(to)(ok && v.True(), ok)
+	case *resource.Codes:
+		return store(to)(s.codes(a, p.Min, p.Max, w))
 	}
 	return false
+}
+
+// codes decodes a list of exit codes, in any order.
+func (s *scope) codes(a *hcl.Attribute, least, most int64, w words) (codes resource.Codes, ok bool) {
+	must := fmt.Sprintf("exit codes from %d to %d", least, most)
+	v, ok := s.decode(a, cty.List(cty.Number), "a list of "+must)
+	if !ok {
+		return nil, false
+	}
+	for _, e := range v.AsValueSlice() {
+		code, acc := int64(0), big.Below
+		if !e.IsNull() {
+			code, acc = e.AsBigFloat().Int64()
+		}
+		if acc != big.Exact || code < least || code > most {
+			s.wrong(w.code, a, e, "%s must be a list of %s", a.Name, must)
+			return nil, false
+		}
+		codes = append(codes, int(code))
+	}
+	slices.Sort(codes)
+	return slices.Compact(codes), true
 }
 
 // store returns a function that stores a decoded value if there is one.

@@ -19,7 +19,7 @@ type kind interface {
 	children() string    // what stands below its znode: "workers"
 	names() []string     // of its properties
 	optional() []string  // of those that the defaults block may set
-	partTypes() []string // the types of its labelled blocks: "cron"
+	partTypes() []string // the types of the blocks that are its parts: "cron"
 	// read reads the blocks of the kind. s is the scope of the defaults block, which says defaults.
 	read(s *scope, c *Config, d *declared, defaults settings)
 	// export writes the block that declares d, if d is of this kind. A root that is root is left out. used holds the
@@ -160,12 +160,14 @@ func inHCL[T any](p resource.Property[T], t *T) string {
 		return ""
 	case p.Type == resource.TypeInt, p.Type == resource.TypeBool:
 		return p.Text(t)
+	case p.Type == resource.TypeCodes:
+		return "[" + p.Text(t) + "]"
 	}
 	return literal(p.Text(t))
 }
 
-// parts are the labelled blocks inside the blocks of a kind, such as the duties of a group. No two of one declaration
-// have the same label, whatever their types.
+// parts are the blocks inside the blocks of a kind that are there or not, such as the duties of a group. No two of one
+// declaration have the same label, whatever their types; one without a label stands there once.
 type parts[T any] struct {
 	one, many     string // what they are called: "duty", "duties"
 	most          int    // so many in one declaration
@@ -199,6 +201,13 @@ func (ps parts[T]) read(s *scope, of *hcl.Block, blocks []*hcl.Block) (decode []
 		if i < 0 {
 			continue
 		}
+		if len(b.Labels) == 0 {
+			if first[""] == nil {
+				decode = append(decode, ps.types[i].read(s, s.single(content{blocks: blocks}, b.Type)))
+			}
+			first[""] = b
+			continue
+		}
 		label := b.Labels[0]
 		if prev := first[label]; prev != nil {
 			f := s.add(ps.twice, &b.LabelRanges[0], "%s %q is declared twice", ps.one, label)
@@ -219,9 +228,12 @@ func (ps parts[T]) read(s *scope, of *hcl.Block, blocks []*hcl.Block) (decode []
 	return decode
 }
 
-// readPart reads a labelled block that stands in another one.
+// readPart reads a block that stands in another one.
 func (k table[T]) readPart(s *scope, b *hcl.Block) decoder[T] {
-	section, in := k.blockType+"."+b.Labels[0]+".", k.blockType+" "+quote(b.Labels[0])+" of "
+	section, in := k.blockType+".", k.blockType+" of "
+	if len(b.Labels) > 0 {
+		section, in = section+b.Labels[0]+".", k.blockType+" "+quote(b.Labels[0])+" of "
+	}
 	var set settings
 	s.inside(in, func(s *scope) {
 		c := s.content(b.Body, schema{args: k.names()})
@@ -245,7 +257,7 @@ type settings map[string]*hcl.Attribute
 func (s *scope) settings(c content, has schema) settings {
 	set := maps.Clone(c.args)
 	for _, section := range has.blocks {
-		if len(section.args) == 0 || section.label != "" {
+		if len(section.args) == 0 || section.part {
 			continue
 		}
 		if b := s.single(c, section.name); b != nil {

@@ -30,6 +30,35 @@ func jobs() kindOf[job.Job, *job.Job] {
 		},
 		members: "workers", initial: job.Default(),
 		limits: func(job.Job) error { return nil },
+		parts:  parts[job.Job]{types: []part[job.Job]{gang()}, most: 1},
+	}
+}
+
+func gang() part[job.Job] {
+	t := table[job.Gang]{
+		blockType: job.GangBlock, properties: job.GangProperties(),
+		words: map[string]words{
+			"restarts": {code: codeGang, less: "to stop all at the first loss, write 0"},
+			"final":    {code: codeGang},
+		},
+	}
+	return part[job.Job]{
+		schema: blockType{name: t.blockType, args: t.names(), part: true},
+		read: func(s *scope, b *hcl.Block) decoder[job.Job] {
+			decode := t.readPart(s, b)
+			return func(s *scope, j *job.Job, from origins) {
+				g := job.DefaultGang()
+				decode(s, &g, from)
+				j.Gang, from[job.GangBlock] = &g, at(b.DefRange)
+			}
+		},
+		export: func(b *bytes.Buffer, j *job.Job) {
+			if usual := job.DefaultGang(); j.Gang != nil {
+				fmt.Fprintf(b, "\n%s {\n", t.blockType)
+				t.export(b, j.Gang, &usual)
+				b.WriteString("}\n")
+			}
+		},
 	}
 }
 
@@ -65,7 +94,7 @@ func duties(t group.Type) part[group.Group] {
 		},
 	}
 	return part[group.Group]{
-		schema: blockType{name: duty.blockType, label: "name", args: duty.names()},
+		schema: blockType{name: duty.blockType, label: "name", args: duty.names(), part: true},
 		read: func(s *scope, b *hcl.Block) decoder[group.Group] {
 			decode := duty.readPart(s, b)
 			return func(s *scope, g *group.Group, from origins) {

@@ -204,6 +204,7 @@ type blockType struct {
 	name  string
 	label string   // what its one label is; empty: it has none
 	args  []string // if it holds these arguments and nothing else
+	part  bool     // it is a part of a declaration, and no section
 }
 
 func blockNames(blocks []blockType) []string {

@@ -217,7 +217,9 @@ func (jobs) Sections(r Resource, now time.Time) []Section {
 			b.MissingText(r.Workers),
 		})
 	}
-	return []Section{{Table: workers}, {Lines: more}, {Table: barriers}}
+	return []Section{
+		{Lines: r.Gang.Lines(job.Of(r.Observed.Record).Workers, now)}, {Table: workers}, {Lines: more}, {Table: barriers},
+	}
 }
 
 func (jobs) Explained(r Resource, now time.Time) []Section {
@@ -226,7 +228,8 @@ func (jobs) Explained(r Resource, now time.Time) []Section {
 		barriers = append(barriers, fmt.Sprintf("%s, round %d, attempt %d: %s arrived, the first %s; missing: %s", b.Title(),
 			b.Round, b.Attempt, b.ArrivedText(), Ago(now, b.Since), b.MissingText(r.Workers)))
 	}
-	return []Section{{Heading: "barriers under way", Lines: barriers}}
+	gang := r.Gang.Lines(job.Of(r.Observed.Record).Workers, now)
+	return []Section{{Heading: "the gang", Lines: gang}, {Heading: "barriers under way", Lines: barriers}}
 }
 
 // Progress is "3 of 8 joined, 2 done".
@@ -262,6 +265,10 @@ func (jobs) Gauges(r Resource) []Gauge {
 	if r.Restarts != nil {
 		all = append(all, Gauge{"restarts", "How often its workers joined again in this run.", float64(*r.Restarts)})
 	}
+	if g := r.Gang; g != nil {
+		all = append(all, Gauge{"gang_attempt", "Which attempt of the gang is the newest, from 1.", float64(g.Attempt)},
+			Gauge{"gang_restarts_used", "How many restarts of the gang were used.", float64(g.Used)})
+	}
 	if last := job.LastRun(rec); last != nil {
 		if t, err := time.Parse(time.RFC3339, last.Completed); err == nil {
 			at := float64(t.UnixMilli()) / 1000
@@ -282,11 +289,12 @@ func (jobs) document(r Resource, common resourceJSON) any {
 		Restarts  *int      `json:"restarts,omitempty"`
 		LastRun   string    `json:"last_run,omitempty"`
 		LastRunID string    `json:"last_run_id,omitempty"`
+		Gang      *Gang     `json:"gang,omitempty"`
 		Barriers  []Barrier `json:"barriers,omitempty"` // under way
 		Workers   []Worker  `json:"workers,omitempty"`
 	}{
-		resourceJSON: common, Classic: o.Classic, N: job.Of(o.Record).Workers, Restarts: r.Restarts, Barriers: r.Barriers,
-		Workers: r.Workers,
+		resourceJSON: common, Classic: o.Classic, N: job.Of(o.Record).Workers, Restarts: r.Restarts, Gang: r.Gang,
+		Barriers: r.Barriers, Workers: r.Workers,
 	}
 	if common.Live != nil {
 		out.Joined, out.Done = new(job.Joined(o)), new(job.Done(o))
@@ -321,6 +329,9 @@ func (jobs) meaning(o *resource.Observed) string {
 
 func (jobs) next(r Resource) string {
 	at, quoted := r.Path, text.ShellWord(r.Path)
+	if r.Gang != nil && r.Gang.State == GangFailed {
+		return "muster apply replaces it: a gang that has failed does not begin again"
+	}
 	switch r.Observed.Status() {
 	case resource.StatusReady:
 		return "muster worker --job " + text.ShellWord(path.Base(at)) + rootFlag(at) +

@@ -27,6 +27,7 @@ type Resource struct {
 	Restarts *int              `json:"-"`                  // how often the workers of a job joined again; nil: not read
 	Workers  []Worker          `json:"workers,omitempty"`  // of a job, by id; empty if they were not read
 	Barriers []Barrier         `json:"barriers,omitempty"` // under way in a job; empty if they were not read
+	Gang     *Gang             `json:"gang,omitempty"`     // of a job that is one; nil: not read
 	Group    *Group            `json:"group,omitempty"`    // of a group; nil: not read
 	Queue    *Queue            `json:"queue,omitempty"`    // of a queue; nil: not read
 

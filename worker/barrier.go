@@ -84,7 +84,10 @@ func (e *AbortedError) Error() string {
 }
 
 func roundTitle(name string, round int) string {
-	if name == znode.StartBarrier {
+	switch name = znode.PlainBarrier(name); {
+	case name == znode.StartBarrier && round > 0:
+		return fmt.Sprintf("the start of attempt %d", round)
+	case name == znode.StartBarrier:
 		return "the start barrier"
 	}
 	return fmt.Sprintf("round %d of barrier %s", round, name)
@@ -115,26 +118,35 @@ func (m *Member) barrier(ctx context.Context, b Barrier) error {
 	if limit <= 0 {
 		limit = time.Duration(m.Job.Timeouts.Barrier)
 	}
-	timer, cancel := context.WithTimeout(context.Background(), limit) // its end aborts the round; that of ctx does not
-	defer cancel()
+	begun := time.Now()
 	number, err := 0, error(nil)
 	if b.Round != nil {
 		number = *b.Round
 	} else if number, err = m.NextRound(ctx, b.Name); err != nil {
 		return fmt.Errorf("barrier %s: %w", b.Name, err)
 	}
-	r := &round{m: m, name: b.Name, number: number, mode: znode.NewBarrierMode(b.Live, b.Retry), limit: limit}
+	r := &round{
+		m: m, name: m.barrierName(b.Name), number: number, mode: znode.NewBarrierMode(b.Live, b.Retry),
+		limit: limit, begun: begun,
+	}
 	if r.chosen = b.Attempt; r.chosen == nil {
 		r.chosen = new(int)
 	}
 	r.at(max(*r.chosen, 1))
-	err = r.pass(ctx, timer)
+	return r.passInTime(ctx)
+}
+
+// passInTime is pass with a limit, whose end aborts the round; that of ctx does not.
+func (r *round) passInTime(ctx context.Context) error {
+	timer, cancel := context.WithDeadline(context.Background(), r.begun.Add(r.limit))
+	defer cancel()
+	err := r.pass(ctx, timer)
 	if _, aborted := errors.AsType[*AbortedError](err); aborted {
 		r.acknowledge(ctx)
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", roundTitle(b.Name, number), err)
+		return fmt.Errorf("%s: %w", roundTitle(r.name, r.number), err)
 	}
 	return nil
 }
@@ -145,7 +157,8 @@ type round struct {
 	name   string
 	number int
 	mode   znode.BarrierMode
-	limit  time.Duration
+	begun  time.Time
+	limit  time.Duration // since it has begun
 
 	attempt int    // of which dir is the folder
 	dir     string // see at
@@ -153,6 +166,7 @@ type round struct {
 
 	n         int // how many must arrive: what st says
 	stChanged <-chan struct{}
+	last      bool // it has created the token
 }
 
 func (r *round) state() string   { return znode.RoundState(r.dir) }
@@ -188,6 +202,7 @@ func (r *round) pass(ctx, timer context.Context) error {
 	case err != nil || !open:
 		return err
 	case last:
+		r.last = true
 		r.clearOlder(ctx)
 		return nil
 	}
@@ -379,7 +394,19 @@ func (r *round) releaseLive(ctx context.Context) (done bool, err error) {
 	if err != nil || int(stat.NumChildren) < r.n {
 		return false, err
 	}
-	_, err = r.m.write(ctx, zkconn.CheckOp(r.state(), 0), zkconn.CreateOp(r.token(), nil, zkconn.Persistent, r.m.acl))
+	ops := []zkconn.Op{zkconn.CheckOp(r.state(), 0), zkconn.CreateOp(r.token(), nil, zkconn.Persistent, r.m.acl)}
+	if r.ofGang() {
+		roll, err := r.m.roll(ctx)
+		if err != nil {
+			return false, err
+		}
+		now, _, err := r.m.session.Exists(ctx, znode.Arrivals(r.dir))
+		if err != nil || now.Pzxid != stat.Pzxid { // who came since counts again
+			return false, err
+		}
+		ops = append(ops, roll...)
+	}
+	_, err = r.m.write(ctx, ops...)
 	if errors.Is(err, zkconn.ErrNodeExists) {
 		return false, nil
 	}

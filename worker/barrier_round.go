@@ -82,7 +82,7 @@ func (r *round) make(ctx context.Context) (released bool, err error) {
 
 // makeNext makes the round after this one. If it fails, a worker that needs the round makes it.
 func (r *round) makeNext(ctx context.Context) {
-	if r.n == 1 || r.number == znode.MaxRound || r.name == znode.StartBarrier || r.attempt > 1 {
+	if r.n == 1 || r.number == znode.MaxRound || r.name == znode.StartBarrier || r.attempt > 1 || r.ofGang() {
 		return
 	}
 	next := r.number + 1
@@ -101,21 +101,33 @@ func (r *round) makeNext(ctx context.Context) {
 // create makes a round of n workers, or an attempt at it. It checks the floor at the version read, so that a round that
 // was cleared cannot be made again; -1 makes the barrier too.
 func (r *round) create(ctx context.Context, dir string, n int, version int32) error {
-	st, err := znode.Encode(znode.Round{Workers: n, Mode: r.mode})
+	ops, err := roundOps(dir, n, r.mode, r.m.acl)
 	if err != nil {
 		return err
-	}
-	create := func(path string, data []byte) zkconn.Op {
-		return zkconn.CreateOp(path, data, zkconn.Persistent, r.m.acl)
 	}
 	at := znode.BarrierFloor(r.m.Job.Root, r.m.Generation, r.name)
 	floor := zkconn.CheckOp(at, version)
 	if version < 0 {
-		floor = create(at, znode.EncodeFloor(0))
+		floor = zkconn.CreateOp(at, znode.EncodeFloor(0), zkconn.Persistent, r.m.acl)
 	}
-	_, err = r.m.write(ctx, floor, create(dir, nil), create(znode.RoundState(dir), st),
-		create(znode.Arrivals(dir), nil), create(znode.Count(dir), nil))
+	_, err = r.m.write(ctx, append([]zkconn.Op{floor}, ops...)...)
 	return err
+}
+
+// roundOps make a round of n workers, or an attempt at it.
+func roundOps(dir string, n int, mode znode.BarrierMode, acl []zkconn.ACL) ([]zkconn.Op, error) {
+	st, err := znode.Encode(znode.Round{Workers: n, Mode: mode})
+	create := func(path string, data []byte) zkconn.Op {
+		return zkconn.CreateOp(path, data, zkconn.Persistent, acl)
+	}
+	return []zkconn.Op{
+		create(dir, nil), create(znode.RoundState(dir), st), create(znode.Arrivals(dir), nil), create(znode.Count(dir), nil),
+	}, err
+}
+
+// ofGang reports whether it is a round at which an attempt starts or finishes: another attempt makes the next one.
+func (r *round) ofGang() bool {
+	return r.m.Job.Gang != nil && (r.name == znode.StartBarrier || r.name == znode.FinishBarrier)
 }
 
 // floor reads the floor of a barrier; the version is -1 if nobody has made the barrier.
@@ -136,6 +148,7 @@ func (m *Member) floor(ctx context.Context, name string) (floor int, version int
 // was aborted, it is that round until an attempt is released. Otherwise it is the round after the last one that was
 // decided with this worker.
 func (m *Member) NextRound(ctx context.Context, name string) (int, error) {
+	name = m.barrierName(name)
 	kept, err := m.keptRounds(ctx, name)
 	if err != nil {
 		return 0, err
@@ -291,7 +304,7 @@ func (r *round) clearOlder(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, clearLimit)
 	defer cancel()
 	floor := r.number - 1
-	if floor < 1 || r.m.raiseFloor(ctx, r.name, floor) != nil {
+	if floor < 1 || r.ofGang() || r.m.raiseFloor(ctx, r.name, floor) != nil {
 		return
 	}
 	kept, err := r.m.keptRounds(ctx, r.name)

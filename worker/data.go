@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"muster/text"
 	"muster/zkstate"
@@ -98,6 +100,54 @@ func (m *Member) writeValue(ctx context.Context, key string, body []byte) error 
 	case errors.Is(err, zkconn.ErrBadVersion), refused.Path == path && refused.Op == "set",
 		errors.Is(err, zkconn.ErrNodeExists):
 		return fmt.Errorf("%w: %w", errAgain, err)
+	}
+	return err
+}
+
+// retract deletes what this worker has published in an attempt of before, or in an earlier life.
+func (m *Member) retract(ctx context.Context) error {
+	if err := m.publishing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer m.publishing.Release(1)
+	err := m.untilWritten(ctx, func() error {
+		if err := m.countPublished(ctx); err != nil {
+			return err
+		}
+		for keys := range slices.Chunk(slices.Sorted(maps.Keys(m.published)), clearBatch) {
+			if err := m.retractSome(ctx, keys); err != nil {
+				m.published = nil
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("what it has published: %w", err)
+	}
+	return nil
+}
+
+func (m *Member) retractSome(ctx context.Context, keys []string) error {
+	size := 0
+	for _, key := range keys {
+		size += m.published[key]
+	}
+	ops, err := m.takeRoom(ctx, -size)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		ops = append(ops, zkconn.DeleteOp(znode.Data(m.Job.Root, m.Generation, m.ID, key), anyVersion))
+	}
+	_, err = m.write(ctx, ops...)
+	if errors.Is(err, zkconn.ErrBadVersion) || errors.Is(err, zkconn.ErrNoNode) {
+		return fmt.Errorf("%w: %w", errAgain, err)
+	}
+	for _, key := range keys {
+		if err == nil {
+			delete(m.published, key)
+		}
 	}
 	return err
 }

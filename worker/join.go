@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +26,10 @@ type Config struct {
 	Index     *int         // the id that it brings, if the job takes ids from its workers; others refuse it
 	// FindIndex, unless nil, finds the index of an identity if Index is nil. Join calls it only for such a job.
 	FindIndex func(identity string) (int, error)
-	Run       string // name of this run, if it has one: a run that has completed is not joined again
-	FailHeld  bool   // do not wait for the end of another process that holds the identity: ErrHeld
+	// Fits, unless nil, says why this process cannot be a worker of the job that is there, before anything is written.
+	Fits     func(job.Job) error
+	Run      string // name of this run, if it has one: a run that has completed is not joined again
+	FailHeld bool   // do not wait for the end of another process that holds the identity: ErrHeld
 	// Waiting, unless nil, is called when Join begins to wait: for what, and how long at most. It is called again
 	// when Join waits for something else.
 	Waiting func(what string)
@@ -167,7 +170,7 @@ type join struct {
 	job   job.Job         // which that declares
 	first bool            // nobody has joined, as read by this attempt
 	index int             // the id that it brings, if the job takes ids from its workers
-	wrong error           // why that cannot be
+	wrong error           // why that, or this process, does not fit
 	place int             // how many had joined before it; NoID if that is not known
 	mzxid int64           // of the Record
 	acl   []zkconn.ACL
@@ -180,11 +183,20 @@ func (j *join) attempt(ctx context.Context) (*Member, error) {
 		return nil, err
 	}
 	j.wrong = j.findIndex()
+	if j.wrong == nil && j.c.Fits != nil {
+		j.wrong = j.c.Fits(j.job)
+	}
 	if err := j.admit(ctx); err != nil {
 		return nil, err
 	}
 	if j.wrong != nil { // after admit: a job of another run may have other indexes
 		return nil, j.wrong
+	}
+	if j.job.Gang != nil && !j.first {
+		a, _, _, err := zkstate.ReadAttempt(ctx, j.s, j.job, j.rec.Generation)
+		if err = cmp.Or(err, (&Attempt{GangAttempt: a}).Err()); err != nil {
+			return nil, err
+		}
 	}
 	return j.claim(ctx)
 }
@@ -296,17 +308,28 @@ func (j *join) avoidLeftover(ctx context.Context) error {
 }
 
 // folders are the operations of the first worker only.
-func (j *join) folders() []zkconn.Op {
+func (j *join) folders() ([]zkconn.Op, error) {
 	root, g := j.job.Root, j.rec.Generation
-	var ops []zkconn.Op
-	for _, name := range znode.JobFolders(j.byIndex()) {
-		dir, body := resource.Join(znode.Run(root, g), name), []byte(nil)
-		if dir == znode.IDs(root, g) {
-			body = []byte(j.c.Run)
-		}
-		ops = append(ops, zkconn.CreateOp(dir, body, zkconn.Persistent, j.acl))
+	bodies := map[string][]byte{znode.IDs(root, g): []byte(j.c.Run)}
+	first, err := znode.Encode(znode.GangAttempt{Number: 1, State: znode.GangOpen})
+	if err != nil {
+		return nil, err
 	}
-	return ops
+	bodies[znode.GangAttemptAt(root, g)] = first
+	var ops []zkconn.Op
+	for _, name := range znode.JobFolders(j.job) {
+		dir := resource.Join(znode.Run(root, g), name)
+		ops = append(ops, zkconn.CreateOp(dir, bodies[dir], zkconn.Persistent, j.acl))
+	}
+	if j.job.Gang == nil {
+		return ops, nil
+	}
+	for _, name := range []string{znode.StartBarrier, znode.FinishBarrier} {
+		floor := znode.BarrierFloor(root, g, name)
+		ops = append(ops, zkconn.CreateOp(floor, znode.EncodeFloor(0), zkconn.Persistent, j.acl))
+	}
+	rounds, err := gangRounds(j.job, g, 1, j.acl)
+	return append(ops, rounds...), err
 }
 
 // claim is the transaction of an identity that joins for the first time.
@@ -328,7 +351,11 @@ func (j *join) claim(ctx context.Context) (*Member, error) {
 	}
 	ops := []zkconn.Op{zkconn.CheckOp(znode.Gate(root, g), -1)}
 	if j.first {
-		ops = append(ops, j.folders()...)
+		folders, err := j.folders()
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, folders...)
 	}
 	at := len(ops) + 1 // index of the operation that creates the id
 	ops = append(ops, zkconn.CreateOp(by, claimBody, zkconn.Persistent, j.acl), id,

@@ -90,7 +90,7 @@ func (m *Member) tryWriteFinal(ctx context.Context, claim znode.Claim) (last boo
 		return false, err
 	}
 	ops := []zkconn.Op{zkconn.CheckOp(m.gate(), -1), zkconn.SetOp(m.by(), body, m.version)}
-	if claim.State == znode.Done {
+	if claim.State == znode.Done && m.Job.Gang == nil {
 		end := znode.NewEnd(m.Job.Root, m.Generation)
 		ops = append(ops, zkconn.CreateOp(end, nil, zkconn.PersistentSequential, m.acl))
 	}
@@ -112,6 +112,9 @@ func (m *Member) tryWriteFinal(ctx context.Context, claim znode.Claim) (last boo
 		return false, m.fence(ctx, err)
 	case claim.State != znode.Done:
 		return false, nil
+	case m.Job.Gang != nil:
+		a := m.attempt.Load()
+		return a != nil && a.last, nil
 	}
 	n, err := znode.EndNumber(results[2].Path)
 	return n == m.Job.Workers-1, err
@@ -214,9 +217,12 @@ func (j *join) allCompleted(ctx context.Context) (all bool, event <-chan struct{
 	if j.job.Lifecycle.OnComplete == job.Retain {
 		return false, nil, nil
 	}
-	last := znode.Completion(j.job.Root, j.rec.Generation, j.job.Workers-1)
-	_, all, event, err = j.s.ExistsW(ctx, last)
-	return all, event, err
+	last, err := zkstate.LastCompletion(ctx, j.s, j.job, j.rec.Generation)
+	if err != nil {
+		return false, nil, err
+	}
+	stat, all, event, err := j.s.ExistsW(ctx, last)
+	return all && stat.DataLength == 0, event, err
 }
 
 // awaitNext waits for another generation. If this one has completed, and nobody does what on_complete says, it does so.

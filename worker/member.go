@@ -38,12 +38,13 @@ type Member struct {
 	session     *zkconn.Session
 	acl         []zkconn.ACL
 	info        atomic.Pointer[advertised]
-	claim       znode.Claim  // as this process last wrote it
-	version     int32        // of the claim: the fencing token
-	noID        bool         // the live znode was made before the id was known
-	rollDue     bool         // it was the last to join, or may have been, or is back: see writeRoll
-	leaving     sync.Mutex   // held while it leaves, completes or rejoins
-	unconfirmed *znode.Claim // of a Leave or Complete whose outcome is unknown
+	attempt     atomic.Pointer[Attempt] // of a gang, as it was read last
+	claim       znode.Claim             // as this process last wrote it
+	version     int32                   // of the claim: the fencing token
+	noID        bool                    // the live znode was made before the id was known
+	rollDue     bool                    // it was the last to join, or may have been, or is back: see writeRoll
+	leaving     sync.Mutex              // held while it leaves, completes or rejoins
+	unconfirmed *znode.Claim            // of a Leave or Complete whose outcome is unknown
 
 	publishing *semaphore.Weighted // 1: a Publish or Advertise, or writeID
 	published  map[string]int      // bytes of each of its keys; nil while they are not known
@@ -65,7 +66,7 @@ func newMember(j *join, id int, claim znode.Claim, version int32) *Member {
 	m := &Member{
 		ID: id, Identity: j.c.Identity, Generation: j.rec.Generation, Job: j.job,
 		acl: j.acl, claim: claim, version: version, noID: claim.Lives == 1 && !j.byIndex(),
-		rollDue: j.place == znode.NoID || j.place == j.job.Workers-1,
+		rollDue: j.job.Gang == nil && (j.place == znode.NoID || j.place == j.job.Workers-1),
 	}
 	m.info.Store(&advertised{j.info(id), false})
 	return m.bindTo(j.s)
@@ -106,6 +107,8 @@ const anyVersion = -1
 func (m *Member) gate() string { return znode.Gate(m.Job.Root, m.Generation) }
 func (m *Member) by() string   { return znode.ByIdentity(m.Job.Root, m.Generation, m.Identity) }
 func (m *Member) live() string { return znode.Live(m.Job.Root, m.Job.Name, m.Identity) }
+
+func (m *Member) attemptAt() string { return znode.GangAttemptAt(m.Job.Root, m.Generation) }
 
 // A member watches two znodes: its own live znode and its gate. It writes its live znode twice: it adds its id after
 // the first join, and it makes the znode again if somebody has deleted it by hand. Each write is guarded, so a member

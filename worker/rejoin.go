@@ -147,7 +147,7 @@ func (m *Member) moveTo(ctx context.Context, s *zkconn.Session, version int32, o
 func (m *Member) inSession(s *zkconn.Session, claim znode.Claim, version int32) *Member {
 	next := &Member{
 		ID: m.ID, Identity: m.Identity, Generation: m.Generation, Job: m.Job, acl: m.acl, claim: claim, version: version,
-		rollDue: true,
+		rollDue: m.Job.Gang == nil,
 	}
 	next.info.Store(m.info.Load())
 	return next.bindTo(s)

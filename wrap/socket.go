@@ -420,6 +420,7 @@ func refusals() []refusal {
 		{"unpublished", nil, http.StatusGatewayTimeout},
 		{"data-full", worker.ErrDataFull, http.StatusConflict},
 		{"fenced", worker.ErrFenced, http.StatusGone},
+		{"moved", worker.ErrMoved, http.StatusGone},
 		{"not-held", member.ErrNotHeld, http.StatusConflict},
 		{"no-key", member.ErrNoKey, http.StatusConflict},
 		{"state-too-large", member.ErrStateTooLarge, http.StatusConflict},

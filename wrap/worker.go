@@ -77,7 +77,10 @@ func (r *run) asMember(ctx context.Context, err error) command.Result {
 	watchers.Go(func() {
 		if err := r.keep(ofMember); err != nil {
 			if r.c.OnLoss == LossStop {
-				r.lost <- err
+				select {
+				case r.lost <- err:
+				default: // it is told already
+				}
 			}
 			stop(err)
 		}
@@ -94,6 +97,9 @@ func (r *run) asMember(ctx context.Context, err error) command.Result {
 		}
 	})
 	defer stop(nil)
+	if err == nil && r.isGang() {
+		return r.runGang(ofCommand, ofMember)
+	}
 	r.socket.serve(ofMember, r.routes(), r.Log)
 	var environ []string
 	if err == nil {
@@ -208,7 +214,7 @@ func (r *run) leave(ctx context.Context, completes bool, end worker.End, because
 		return fmt.Sprintf("it is not known whether ZooKeeper learnt that %s has ended: %v", who, err)
 	case completes:
 		return who + " has completed"
-	case errors.Is(because, ErrTerminated): // its job is about to be deleted
+	case errors.Is(because, ErrTerminated), errors.Is(because, worker.ErrGangFailed): // nobody joins any more
 		return who + " has left"
 	}
 	return who + " has left, and may come back"
@@ -246,7 +252,7 @@ func (r *run) environment(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	roll := ""
-	if r.c.Start != StartJoined {
+	if r.c.Start != StartJoined || m.Job.Gang != nil {
 		if roll, err = r.writeRoll(ctx); err != nil {
 			return nil, err
 		}
@@ -401,7 +407,7 @@ func (r *run) keep(ctx context.Context) error {
 
 // next is the Member after m, which ended with cause. The error is final.
 func (r *run) next(ctx context.Context, m *worker.Member, cause error) (*worker.Member, error) {
-	if r.c.OnLoss != LossRejoin || !errors.Is(cause, worker.ErrSessionLost) {
+	if r.c.OnLoss == LossStop && m.Job.Gang == nil || !errors.Is(cause, worker.ErrSessionLost) {
 		return nil, cause
 	}
 	r.Log.Warn("the session is lost; joining again", "job", m.Job.Path(), "id", m.ID, "reason", cause)

@@ -55,7 +55,7 @@ type Config struct {
 	Idle func(ctx context.Context, m *worker.Member) error
 
 	Start  Start
-	OnLoss OnLoss
+	OnLoss OnLoss // empty: LossStop in a gang, else LossRejoin
 
 	// Worker says who joins which job. Without an Info.IP the address is what LocalIP returns, and a free port.
 	// Without an Identity the address is the identity.

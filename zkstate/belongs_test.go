@@ -173,7 +173,7 @@ func (e *estate) occupy(d resource.Declaration, g string) {
 	id := d.ID()
 	everyone := zkconn.World(zkconn.PermRead)
 	folders := map[string][]string{
-		job.KindName: znode.JobFolders(false), group.KindName: znode.GroupFolders(),
+		job.KindName: znode.JobFolders(job.Job{}), group.KindName: znode.GroupFolders(),
 		queue.KindName: znode.QueueFolders(),
 	}
 	ops := []zkconn.Op{zkconn.CreateOp(id.Path()+"/live", nil, zkconn.Ephemeral, everyone)}

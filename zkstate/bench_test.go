@@ -344,7 +344,7 @@ func (f *fixture) run(jobs []job.Job) {
 			ops = append(ops, zkconn.CreateOp(path, body, mode, anyone()))
 		}
 		g := state.Found[j.Path()].Record.Generation
-		for _, folder := range znode.JobFolders(false) {
+		for _, folder := range znode.JobFolders(job.Job{}) {
 			create(resource.Join(znode.Run(j.Root, g), folder), nil, zkconn.Persistent)
 		}
 		create(znode.ByIdentity(j.Root, g, "w"), body, zkconn.Persistent)
@@ -372,7 +372,7 @@ func (f *fixture) crowd(j job.Job) {
 		f.t.Fatal(err)
 	}
 	var ops []zkconn.Op
-	for _, folder := range znode.JobFolders(false) {
+	for _, folder := range znode.JobFolders(job.Job{}) {
 		at := resource.Join(znode.Run(j.Root, g), folder)
 		ops = append(ops, zkconn.CreateOp(at, nil, zkconn.Persistent, anyone()))
 	}

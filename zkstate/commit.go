@@ -472,6 +472,8 @@ func (s *Store) guardRun(ctx context.Context, row plan.Row, now *resource.Observ
 		return nil, nil
 	case joined == 0:
 		return guardAbsent(now, znode.IDs(j.Root, now.Record.Generation))
+	case joined == j.Workers && job.Done(now) < j.Workers && j.Gang != nil:
+		return s.guardGang(ctx, j, now.Record.Generation)
 	case joined == j.Workers && job.Done(now) < j.Workers:
 		return s.guardUnfinished(ctx, znode.By(j.Root, now.Record.Generation), j.Workers)
 	}

@@ -39,6 +39,13 @@ func (r *Reader) FillWorkers(ctx context.Context, v *view.Resource) error {
 	if o.Class() == resource.Unreadable || o.Foreign || job.Joined(o)+o.Live == 0 {
 		return nil
 	}
+	if j := job.Of(o.Record); j.Gang != nil {
+		gang, err := r.gang(ctx, o)
+		if err != nil {
+			return err
+		}
+		v.Gang = gang
+	}
 	live, restarts := 0, 0
 	if view.IsJob(o) {
 		found, more, err := r.Workers(ctx, v.Path)

@@ -27,7 +27,7 @@ func Job() Kind {
 		Kind: job.Kind(), Count: countJob,
 		Folders: func(d resource.Declaration) []string {
 			j, _ := d.(job.Job)
-			return znode.JobFolders(j.IDs == job.ByIndex)
+			return znode.JobFolders(j)
 		},
 		Detail: func(ctx context.Context, r *Reader, v *view.Resource, _ time.Time) (err error) {
 			v.Barriers, err = r.Rounds(ctx, &v.Observed)
@@ -44,11 +44,15 @@ func countJob(ctx context.Context, r *Reader, o *resource.Observed) error {
 	if err != nil {
 		return err
 	}
+	haveJoined := min(j.Workers, int(ids.NumChildren))
+	if j.Gang != nil {
+		return r.countGang(ctx, o, haveJoined)
+	}
 	end, _, err := r.source.Exists(ctx, znode.End(j.Root, g))
 	if err != nil {
 		return err
 	}
-	o.Counts = job.Counts(min(j.Workers, int(ids.NumChildren)), min(j.Workers, int(end.NumChildren)))
+	o.Counts = job.Counts(haveJoined, min(j.Workers, int(end.NumChildren)))
 	return nil
 }
 
@@ -105,14 +109,16 @@ func (s *Store) recordRun(ctx context.Context, old *resource.Observed, rec *reso
 // CompletedW watches whether all workers of the run in a job's record complete. The function that it returns reports
 // whether they have: true is certain, also when the job is gone afterwards. After a lost connection it may stay false.
 func (r *Follower) CompletedW(ctx context.Context, rec *resource.Record) (completed func() bool, err error) {
-	j := job.Of(rec)
-	last := znode.Completion(j.Root, rec.Generation, j.Workers-1)
-	_, exists, changed, created, err := r.session.CreatedW(ctx, last)
+	last, err := LastCompletion(ctx, r.session, job.Of(rec), rec.Generation)
+	if err != nil {
+		return nil, fmt.Errorf("whether the run completes: %w", err)
+	}
+	stat, exists, changed, created, err := r.session.CreatedW(ctx, last)
 	if err != nil {
 		return nil, fmt.Errorf("whether the run completes: %w", err)
 	}
 	return func() bool {
-		return exists || zkconn.Closed(changed) && created()
+		return exists && stat.DataLength == 0 || zkconn.Closed(changed) && created()
 	}, nil
 }
 
@@ -392,10 +398,18 @@ func (r *Reader) Rounds(ctx context.Context, o *resource.Observed) ([]view.Barri
 	if o == nil || o.Record == nil || o.Live == 0 || o.Class() == resource.Unreadable || job.Joined(o) == 0 {
 		return nil, nil
 	}
-	root, g := job.Of(o.Record).Root, o.Record.Generation
+	j, g := job.Of(o.Record), o.Record.Generation
+	root := j.Root
 	names, err := r.children(ctx, znode.Barriers(root, g))
 	if err != nil {
 		return nil, err
+	}
+	if j.Gang != nil {
+		a, _, _, err := ReadAttempt(ctx, r.source, j, g)
+		if err != nil {
+			return nil, err
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return !a.Meets(name) })
 	}
 	byName, err := ForEach(ctx, names, func(ctx context.Context, name string) ([]view.Barrier, error) {
 		return r.roundsOf(ctx, root, g, name)
@@ -411,7 +425,7 @@ func (r *Reader) roundsOf(ctx context.Context, root, g, name string) ([]view.Bar
 	}
 	var rounds []view.Barrier
 	for round, attempt := range znode.LatestAttempts(kept) {
-		one := view.Barrier{Name: name, Start: name == znode.StartBarrier, Round: round, Attempt: attempt}
+		one := view.Barrier{Name: znode.PlainBarrier(name), Start: name == znode.StartBarrier, Round: round, Attempt: attempt}
 		under, err := r.readRound(ctx, znode.Attempt(root, g, name, round, attempt), &one)
 		if err != nil {
 			return nil, err

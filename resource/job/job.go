@@ -6,6 +6,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ type Job struct {
 	Workers    int        `json:"workers"`
 	RollFormat RollFormat `json:"roll_format"`
 	IDs        IDs        `json:"ids,omitzero"`
+	Gang       *Gang      `json:"gang,omitempty"` // nil: its workers do not depend on each other
 	Timeouts   Timeouts   `json:"timeouts"`
 	Lifecycle  Lifecycle  `json:"lifecycle"`
 	resource.Labelled
@@ -108,12 +110,12 @@ func Of(r *resource.Record) Job { return resource.Of[Job](r) }
 
 func (j Job) Kind() resource.Kind { return Kind() }
 
-// formatIDs is the format of Records that say how ids are given.
+// formatIDs is the format of Records that say how ids are given, or declare a gang.
 const formatIDs = 2
 
 // Format implements resource.Formatted.
 func (j Job) Format() int {
-	if j.IDs.IsZero() {
+	if j.IDs.IsZero() && j.Gang == nil {
 		return 1
 	}
 	return formatIDs
@@ -129,10 +131,13 @@ func (j Job) Policy() resource.Policy {
 	}
 }
 
-func (j Job) Check() error { return resource.CheckDeclared(Properties(), j) }
+func (j Job) Check() error { return cmp.Or(resource.CheckDeclared(Properties(), j), j.Gang.check()) }
 
-// Fields implements resource.Declaration: the properties in the order of Properties, then the labels, sorted.
-func (j Job) Fields() []resource.Field { return resource.DeclaredFields(Properties(), j) }
+// Fields implements resource.Declaration: the properties in the order of Properties, then those of the gang, then the
+// labels, sorted.
+func (j Job) Fields() []resource.Field {
+	return resource.DeclaredFields(Properties(), j, j.Gang.fields()...)
+}
 
 // Properties is the table of a job's arguments, except its name, its root and its labels. Do not change it.
 func Properties() []resource.Property[Job] { return properties() }

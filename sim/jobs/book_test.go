@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ type book struct {
 	runs   map[string]*run  // by generation
 	live   map[string]int64 // the session that owns the live znode of an identity
 	roll   []znode.Worker   // in the job znode; nil: none
+	taken  bool             // live znodes are deleted by hand: a command may run longer than its worker is live
 }
 
 // life is one membership of a process: a Join, and the Rejoins after it.
@@ -48,6 +50,7 @@ type run struct {
 	joined     int             // who has joined with an index
 	completed  map[string]bool // identities
 	barriers   map[string]*barrier
+	gang       gangBook
 	terminated bool // its workers were asked to stop
 	values     values
 }
@@ -61,6 +64,7 @@ func (b *book) run(g string) *run {
 		b.runs[g] = &run{
 			holders: map[string]*life{}, claims: map[string]znode.Claim{},
 			ids: map[int]string{}, completed: map[string]bool{}, barriers: map[string]*barrier{}, values: newValues(),
+			gang: gangBook{running: map[string]commandOf{}, well: map[int]map[int]bool{}},
 		}
 	}
 	return b.runs[g]
@@ -163,6 +167,7 @@ func (b *book) endSession(id int64) {
 		for _, one := range r.barriers {
 			one.endSession(id)
 		}
+		maps.DeleteFunc(r.gang.running, func(_ string, c commandOf) bool { return c.session == id })
 	}
 }
 
@@ -201,8 +206,20 @@ func (b *book) apply(s step, op zkmodel.Op, p place) error {
 		return r.values.apply(s, r, op, p)
 	case p.is("end", "*"):
 		return b.applyEnd(s, op, p)
+	case p.is("attempt"):
+		return b.applyAttempt(s, op, p)
 	case len(p.parts) > 1 && p.parts[0] == "barrier":
-		return b.applyBarrier(s, op, p)
+		if r.gang.isOver(op, p) { // of an attempt that is over: it is cleared
+			return nil
+		}
+		err := b.applyBarrier(s, op, p)
+		if err == nil {
+			err = b.meets(s, op, p)
+		}
+		if err == nil {
+			err = b.applyFinished(p)
+		}
+		return err
 	}
 	return nil
 }
@@ -253,6 +270,7 @@ func (b *book) applyLive(s step, op zkmodel.Op, identity string) error {
 type barrier struct {
 	floor    int
 	attempts map[string]*attempt // by the name of the folder
+	ofGang   bool                // its rounds are the ends of attempts
 }
 
 // attempt is an attempt at a round, of which nothing is forgotten when it is cleared.
@@ -267,6 +285,7 @@ type attempt struct {
 	released      bool
 	aborted       bool
 	cleared       bool // or being cleared
+	ofGang        bool // it is the end of an attempt of a gang: an abort names nobody
 }
 
 func (b *barrier) endSession(id int64) {
@@ -304,7 +323,7 @@ func (b *book) applyBarrier(s step, op zkmodel.Op, p place) error {
 	r, name := b.run(p.g), p.parts[1]
 	one := r.barriers[name]
 	if one == nil {
-		one = &barrier{attempts: map[string]*attempt{}}
+		one = &barrier{attempts: map[string]*attempt{}, ofGang: name == znode.FinishBarrier}
 		r.barriers[name] = one
 	}
 	if b.ended(p.g) {
@@ -363,7 +382,7 @@ func (b *barrier) applyFolder(op zkmodel.Op, name string) error {
 		return fmt.Errorf("%s is made before attempt %d was aborted", name, number-1)
 	}
 	b.attempts[name] = &attempt{
-		name: name, round: round, number: number,
+		name: name, round: round, number: number, ofGang: b.ofGang,
 		arrived: map[int]bool{}, here: map[int]int64{}, told: map[int]bool{},
 	}
 	return nil
@@ -389,7 +408,7 @@ func (a *attempt) applyState(b *barrier, op zkmodel.Op) error {
 	if a.released || a.aborted {
 		return fmt.Errorf("%s is aborted, and was decided before", a.name)
 	}
-	if missing := a.missing(); !st.Mode.Live() && !slices.Equal(st.Missing, missing) {
+	if missing := a.missing(); !st.Mode.Live() && !a.ofGang && !slices.Equal(st.Missing, missing) {
 		return fmt.Errorf("%s is aborted because of %v, and %v are missing", a.name, st.Missing, missing)
 	}
 	a.state, a.aborted = st, true

@@ -69,6 +69,10 @@ func worlds() []sim.Named {
 		named("taken-durable-retry", takenWorld(2, true, false, true)),
 		named("taken-live-retry", takenWorld(2, true, true, true)),
 		few(named("no-roll", noRollWorld)),
+		named("gang", gangWorld),
+		named("gang-drain", gangDrainWorld),
+		named("gang-taken", gangTakenWorld),
+		named("gang-ended", gangEndedWorld),
 	}
 }
 
@@ -89,8 +93,8 @@ var names = []struct {
 	by      string
 }{
 	{regexp.MustCompile(`^(/jobs/j/|.*/by/)[^/@]+`), "$1<identity>"},
-	{regexp.MustCompile(`/barrier/[^/@]+/[0-9.]+`), "/barrier/<name>/<round>"},
-	{regexp.MustCompile(`/barrier/[^/@]+(@v)?$`), "/barrier/<name>$1"},
+	{regexp.MustCompile(`/barrier/[^/@]+(@[0-9]+)?/[0-9.]+`), "/barrier/<name>/<round>"},
+	{regexp.MustCompile(`/barrier/[^/@]+(@[0-9]+)?(@v)?$`), "/barrier/<name>$2"},
 	{regexp.MustCompile(`/key\b`), "/<key>"},
 }
 
@@ -148,6 +152,8 @@ type member struct {
 	k    *jobs
 	p    *sim.Process
 	life *life
+
+	opened int64 // its newest session
 }
 
 // join makes the process a member, in as many sessions as that takes.
@@ -208,6 +214,7 @@ func address(identity string) znode.Worker {
 func (m *member) dial() (*zkconn.Session, error) {
 	s, err := m.p.Dial(sessionTimeout)
 	if err == nil {
+		m.opened = s.ID()
 		m.p.Saw(func() { m.k.book.owners[s.ID()] = m.life })
 	}
 	return s, err

@@ -262,7 +262,7 @@ func (b *book) applyRoll(op zkmodel.Op) error {
 	case op.Type != zkmodel.OpSetData:
 		b.roll = nil
 		return nil
-	case b.roll != nil:
+	case b.roll != nil && b.job.Gang == nil:
 		return fmt.Errorf("the roll is written again")
 	}
 	rows, odd := znode.DecodeRoll(op.Data)

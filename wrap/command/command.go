@@ -269,6 +269,9 @@ type End struct {
 // Completes reports whether the command has ended well by itself.
 func (e *End) Completes() bool { return e.Asked == 0 && e.Code() == 0 }
 
+// Left reports whether something of its group could not be killed.
+func (e *End) Left() bool { return e.left }
+
 // Signal is what ended the command; 0: it exited, or it is not known how it ended.
 func (e *End) Signal() syscall.Signal {
 	if e.err != nil || !e.status.Signaled() {

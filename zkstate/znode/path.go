@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"muster/resource"
+	"muster/resource/job"
 )
 
 // Prefixes of the sequential znodes. ZooKeeper appends ten digits, which Seq reads.
@@ -52,13 +53,16 @@ func Run(root, g string) string { return resource.Join(RunDir(root), g) }
 // Gate exists while generation g is open. Every transaction of a worker checks it.
 func Gate(root, g string) string { return resource.Join(Run(root, g), "gate") }
 
-// JobFolders lists the znodes that the first worker of a job creates below the generation. byIndex: the job takes ids
-// from its workers.
-func JobFolders(byIndex bool) []string {
-	if byIndex {
-		return []string{"id", "by", "end", "barrier", "joined"}
+// JobFolders lists the znodes that the first worker of a job creates below the generation.
+func JobFolders(j job.Job) []string {
+	names := []string{"id", "by", "end", "barrier"}
+	if j.IDs == job.ByIndex {
+		names = append(names, "joined")
 	}
-	return []string{"id", "by", "end", "barrier"}
+	if j.Gang != nil {
+		names = append(names, "attempt")
+	}
+	return names
 }
 
 // IDs is the folder of worker ids. Nothing else is ever created in it, so each id is the number of ids before it,

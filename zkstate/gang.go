@@ -1,0 +1,121 @@
+package zkstate
+
+import (
+	"context"
+
+	"muster/resource"
+	"muster/resource/job"
+	"muster/view"
+	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
+)
+
+// getter is a session, or what remembers what one has read.
+type getter interface {
+	Get(ctx context.Context, path string) ([]byte, zkconn.Stat, error)
+}
+
+// ReadAttempt reads the attempt of a gang; none if nobody has joined.
+func ReadAttempt(
+	ctx context.Context, from getter, j job.Job, g string,
+) (a znode.GangAttempt, stat zkconn.Stat, there bool, err error) {
+	at := znode.GangAttemptAt(j.Root, g)
+	body, stat, there, err := zkconn.IfThere(from.Get(ctx, at))
+	if err != nil || !there {
+		return a, stat, false, err
+	}
+	a, err = znode.Decode[znode.GangAttempt](body)
+	return a, stat, true, resource.InField(at, err)
+}
+
+// LastCompletion is the znode that exists, and is empty, as soon as all workers of a generation have completed. That of
+// a gang is another one in each attempt.
+func LastCompletion(ctx context.Context, from getter, j job.Job, g string) (string, error) {
+	if j.Gang == nil {
+		return znode.Completion(j.Root, g, j.Workers-1), nil
+	}
+	a, _, there, err := ReadAttempt(ctx, from, j, g)
+	if !there {
+		a.Number = 1
+	}
+	return znode.Finished(j.Root, g, a.Number, j.Workers), err
+}
+
+// AbortFinish are the operations that keep an attempt from being finished: they are refused if it was.
+func AbortFinish(j job.Job, g string, attempt int, why string, acl []zkconn.ACL) ([]zkconn.Op, error) {
+	st, err := znode.Encode(znode.Round{Workers: j.Workers, Mode: znode.Durable, Aborted: why})
+	return []zkconn.Op{
+		zkconn.SetOp(znode.RoundState(znode.FinishRound(j.Root, g, attempt)), st, 0),
+		zkconn.CreateOp(znode.Finished(j.Root, g, attempt, j.Workers), []byte("aborted"), zkconn.Persistent, acl),
+	}, err
+}
+
+// countGang counts the workers of a gang: all have completed, or none.
+func (r *Reader) countGang(ctx context.Context, o *resource.Observed, joined int) error {
+	j := job.Of(o.Record)
+	last, err := LastCompletion(ctx, r.source, j, o.Record.Generation)
+	if err != nil {
+		return err
+	}
+	end, there, err := r.source.Exists(ctx, last)
+	done := 0
+	if there && end.DataLength == 0 {
+		done = j.Workers
+	}
+	o.Counts = job.Counts(joined, done)
+	return err
+}
+
+// guardGang returns operations that are refused if the workers of a gang have finished since. They keep the attempt
+// from being finished.
+func (s *Store) guardGang(ctx context.Context, j job.Job, g string) ([]zkconn.Op, error) {
+	a, _, there, err := ReadAttempt(ctx, s.session, j, g)
+	if err != nil || !there || a.State == znode.GangFailed {
+		return nil, err
+	}
+	ops, err := AbortFinish(j, g, a.Number, "the job is deleted or replaced", s.acl)
+	return ops, err
+}
+
+// gang reads how far the workers of a gang have come.
+func (r *Reader) gang(ctx context.Context, o *resource.Observed) (*view.Gang, error) {
+	j, g := job.Of(o.Record), o.Record.Generation
+	a, stat, there, err := ReadAttempt(ctx, r.source, j, g)
+	if err != nil || !there {
+		return nil, err
+	}
+	v := &view.Gang{
+		Attempt: a.Number, State: view.GangWaits, Since: stat.Mtime, Used: a.Used, Restarts: j.Gang.Restarts,
+		Because: a.Because, By: a.By, Exit: a.Exit, Lost: a.Lost,
+	}
+	if a.State == znode.GangFailed {
+		v.State = view.GangFailed
+		return v, nil
+	}
+	tries, err := r.children(ctx, znode.BarrierFloor(j.Root, g, znode.StartBarrier))
+	if err != nil {
+		return nil, err
+	}
+	start := znode.Attempt(j.Root, g, znode.StartBarrier, a.Number, znode.LatestAttempts(tries)[a.Number])
+	token, released, err := r.source.Exists(ctx, znode.Counted(start, j.Workers-1))
+	if err != nil {
+		return nil, err
+	}
+	at := znode.Arrivals(start)
+	if released && token.DataLength == 0 {
+		v.State, at = view.GangRuns, znode.Arrivals(znode.FinishRound(j.Root, g, a.Number))
+	}
+	names, err := r.children(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	if arrived, missing := znode.Arrived(names, j.Workers); v.State == view.GangWaits {
+		v.Missing = missing
+	} else {
+		v.Finished = arrived
+	}
+	if job.Done(o) == j.Workers {
+		v.State = view.GangFinished
+	}
+	return v, nil
+}
