@@ -312,7 +312,7 @@ func (r *round) abort(ctx context.Context, why string) error {
 		case len(missing) > 0:
 			err = r.tryAbort(ctx, why, missing)
 		case r.mode.Live():
-			_, err = r.releaseLive(ctx) // the last worker to arrive may have died
+			_, err = r.releaseLive(ctx, false) // the last worker to arrive may have died
 		}
 		refused, ok := errors.AsType[*zkconn.Error](err)
 		if err == nil || ok && (refused.Path == r.state() || refused.Path == r.token()) {
@@ -367,7 +367,7 @@ func (r *round) arriveLive(ctx context.Context) (last bool, err error) {
 	if err != nil {
 		return false, damaged(err, znode.Arrivals(r.dir))
 	}
-	return r.releaseLive(ctx)
+	return r.releaseLive(ctx, r.ofGang())
 }
 
 // replaceArrival makes an arrival of an older session this session's.
@@ -385,14 +385,21 @@ func (r *round) replaceArrival(ctx context.Context) error {
 }
 
 // releaseLive creates the token if n workers are alive here, and reports whether it did. If another worker decides the
-// round at the same moment, the token tells the outcome.
-func (r *round) releaseLive(ctx context.Context) (done bool, err error) {
+// round at the same moment, the token tells the outcome. onlyLast: of those who count n it does so only if it was the
+// last to arrive, because it costs a read of each worker. If that one dies, somebody else is the last.
+func (r *round) releaseLive(ctx context.Context, onlyLast bool) (done bool, err error) {
 	stat, _, err := r.m.session.Exists(ctx, znode.Arrivals(r.dir))
 	if stat.NumChildren == 1 {
 		r.makeNext(ctx)
 	}
 	if err != nil || int(stat.NumChildren) < r.n {
 		return false, err
+	}
+	if onlyLast {
+		own, _, err := r.m.session.Exists(ctx, r.arrival())
+		if err != nil || own.Czxid != stat.Pzxid {
+			return false, err
+		}
 	}
 	ops := []zkconn.Op{zkconn.CheckOp(r.state(), 0), zkconn.CreateOp(r.token(), nil, zkconn.Persistent, r.m.acl)}
 	if r.ofGang() {

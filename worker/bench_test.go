@@ -88,11 +88,7 @@ func newFleet(b *testing.B, n int) *fleet {
 	for i := range f.sessions {
 		dials.Go(func() error {
 			var err error
-			f.sessions[i], err = zkconn.Dial(b.Context(), zkconn.Config{
-				// Small, but for the lists that whoever clears a round reads, and for the roll, which the last to join
-				// writes. Nobody expires while others are measured.
-				Servers: ensemble.Addrs(), Timeout: 2 * time.Minute, Small: !writesRoll(i), ReadBuffer: 256 << 10,
-			})
+			f.sessions[i], err = zkconn.Dial(b.Context(), f.config(i))
 			return err
 		})
 	}
@@ -101,6 +97,14 @@ func newFleet(b *testing.B, n int) *fleet {
 	}
 	b.Logf("%d sessions in %s", n, time.Since(start).Round(time.Millisecond))
 	return f
+}
+
+// config is that of session i. It is small, but for the lists that whoever clears a round reads, and for the roll, which
+// the last to join writes. Nobody expires while others are measured.
+func (f *fleet) config(i int) zkconn.Config {
+	return zkconn.Config{
+		Servers: []string{f.server.Addr()}, Timeout: 2 * time.Minute, Small: !writesRoll(i), ReadBuffer: 256 << 10,
+	}
 }
 
 // raiseFileLimit lets this process open n connections.
@@ -210,11 +214,14 @@ func (f *fleet) round(n int) costs {
 }
 
 // create creates a job of n workers in a root of its own.
-func (f *fleet) create(n int, ids job.IDs) job.Job {
+func (f *fleet) create(n int, ids job.IDs, edits ...func(*job.Job)) job.Job {
 	f.b.Helper()
 	j := job.Default()
 	j.Root, j.Name, j.Workers, j.IDs = "/bench-"+zkstate.NewID(), "j", n, ids
 	j.Timeouts.Barrier, j.Timeouts.Join = resource.Duration(5*time.Minute), resource.Duration(5*time.Minute)
+	for _, edit := range edits {
+		edit(&j)
+	}
 	store, err := zkstate.NewStore(f.observer, zkstate.Config{
 		Home: j.Root + "/home", Stack: "bench", Kinds: []zkstate.Kind{zkstate.Job()},
 	})

@@ -473,6 +473,12 @@ func (m *Member) Roll(ctx context.Context) ([]Worker, error) {
 	}
 }
 
+// RollVersion changes whenever the roll does; 0: nobody has written it.
+func (m *Member) RollVersion(ctx context.Context) (int32, error) {
+	stat, _, err := m.session.Exists(ctx, m.Job.Path())
+	return stat.Version, err
+}
+
 // readRoll reads a roll. It falls back on Joined for one that no worker of muster can have written.
 func (m *Member) readRoll(ctx context.Context, body []byte) ([]Worker, error) {
 	rows, odd := znode.DecodeRoll(body)

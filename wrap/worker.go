@@ -49,6 +49,9 @@ type run struct {
 	begun    time.Time
 	barriers *prometheus.HistogramVec
 
+	roll        []byte // as JSON; nil until the command needs it
+	rollVersion int32
+
 	// What set changes.
 	member  *worker.Member // the newest; nil before the join
 	over    error          // why there will be no other Member
@@ -252,7 +255,8 @@ func (r *run) environment(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	roll := ""
-	if r.c.Start != StartJoined || m.Job.Gang != nil {
+	gang := m.Job.Gang != nil
+	if gang && m.Job.Workers <= maxGangRoll || !gang && r.c.Start != StartJoined {
 		if roll, err = r.writeRoll(ctx); err != nil {
 			return nil, err
 		}
@@ -271,22 +275,30 @@ func (r *run) environment(ctx context.Context) ([]string, error) {
 	}), nil
 }
 
-// writeRoll writes all workers to a file, as JSON in the order of their ids.
+// maxGangRoll is how many workers of a gang get the roll at most: all read it, in each attempt.
+const maxGangRoll = 1000
+
+// writeRoll writes all workers to a file, as JSON in the order of their ids. It reads them again only if the roll has
+// changed since an attempt of before.
 func (r *run) writeRoll(ctx context.Context) (string, error) {
-	var roll []worker.Worker
-	err := r.ask(ctx, func(ctx context.Context, m *worker.Member) (err error) {
-		roll, err = m.Roll(ctx)
+	err := r.ask(ctx, func(ctx context.Context, m *worker.Member) error {
+		version, err := m.RollVersion(ctx)
+		if err != nil || version > 0 && version == r.rollVersion {
+			return err
+		}
+		roll, err := m.Roll(ctx)
+		if err != nil {
+			return err
+		}
+		r.roll, err = json.MarshalIndent(roll, "", "  ")
+		r.rollVersion = version
 		return err
 	}, "who has joined")
 	if err != nil {
 		return "", err
 	}
-	body, err := json.MarshalIndent(roll, "", "  ")
-	if err != nil {
-		return "", err
-	}
 	path := filepath.Join(filepath.Dir(r.socket.path), "roll.json")
-	if err := os.WriteFile(path, append(body, '\n'), 0o600); err != nil {
+	if err := os.WriteFile(path, append(r.roll, '\n'), 0o600); err != nil {
 		return "", fmt.Errorf("the roll: %w", err)
 	}
 	return path, nil

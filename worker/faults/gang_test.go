@@ -3,7 +3,6 @@
 package faults
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -94,17 +93,29 @@ func command(dir string) int {
 		if os.Remove(failFile(dir, id)) == nil {
 			return exitFailed
 		}
-		if _, err := os.Stat(doneFile(dir)); err == nil {
-			say(dir, "ends", id, attempt, "")
-			return 0
-		}
-		text, err := exec.Command(filepath.Join(os.Getenv("FAULTS_BIN"), "muster"), "barrier", "x",
-			"--round", strconv.Itoa(round), "--timeout", "1h").CombinedOutput()
-		if e, ended := errors.AsType[*exec.ExitError](err); ended && e.ExitCode() == exitcode.Aborted {
-			return wrong("barrier: %s", text)
-		}
-		if err != nil { // the attempt is over, or the worker has ended
-			zkconn.Pause(context.Background(), time.Hour)
+		meets := exec.Command(filepath.Join(os.Getenv("FAULTS_BIN"), "muster"), "barrier", "x",
+			"--round", strconv.Itoa(round), "--timeout", "1h")
+		met := make(chan string)
+		go func() {
+			text, err := meets.CombinedOutput()
+			if e, ended := errors.AsType[*exec.ExitError](err); ended && e.ExitCode() == exitcode.Aborted {
+				met <- string(text)
+			} else if err == nil { // else the attempt is over, or the worker has ended
+				met <- ""
+			}
+		}()
+		for waits := true; waits; {
+			select {
+			case aborted := <-met:
+				if waits = false; aborted != "" {
+					return wrong("barrier: %s", aborted)
+				}
+			case <-time.After(rig.PollEvery):
+			}
+			if _, err := os.Stat(doneFile(dir)); err == nil { // others may have ended, and not come to this round
+				say(dir, "ends", id, attempt, "")
+				return 0
+			}
 		}
 	}
 }
