@@ -44,17 +44,21 @@ func TestSoakOldAndNewMixed(t *testing.T) {
 			m.checkNoChanges("new")
 		})
 	}
-	t.Run("formats", func(t *testing.T) { testOldLeavesNewFormats(t, newMixed(t, binaries)) })
+	for _, newer := range []string{"ids = \"index\"", "gang {\n  }"} {
+		t.Run("formats/"+strings.Fields(newer)[0], func(t *testing.T) {
+			testOldLeavesNewFormats(t, newMixed(t, binaries), newer)
+		})
+	}
 }
 
 // testOldLeavesNewFormats: a muster of before changes nothing in a job whose record has a format that it does not know,
 // nor does its worker join that, and both say why.
-func testOldLeavesNewFormats(t *testing.T, m *mixed) {
+func testOldLeavesNewFormats(t *testing.T, m *mixed, newer string) {
 	m.jobs["a"] = &mixedJob{workers: 1, join: 60}
 	m.write()
 	file := filepath.Join(m.files.dir, "main.hcl")
 	old := read(t, file)
-	write(t, file, strings.Replace(old, "workers = 1", "workers = 1\n  ids     = \"index\"", 1))
+	write(t, file, strings.Replace(old, "workers = 1", "workers = 1\n  "+newer, 1))
 	m.muster(0, "new", "apply", "--yes")
 	write(t, file, old)
 	path := resource.Join(m.files.root, "a")

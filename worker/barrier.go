@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"muster/resource"
@@ -70,12 +71,16 @@ type AbortedError struct {
 
 func (e *AbortedError) Error() string {
 	s := roundTitle(e.Name, e.Round)
-	if e.Attempt > 1 {
+	ofGang := e.Name == znode.StartBarrier && e.Round > 0
+	if e.Attempt > 1 && !ofGang {
 		s = fmt.Sprintf("attempt %d at %s", e.Attempt, s)
 	}
 	s += " was aborted: " + e.Why
 	if len(e.Missing) > 0 {
 		s += "; missing: " + text.List(e.Missing, maxNamed)
+	}
+	if ofGang {
+		return s + "; start them, and this worker again"
 	}
 	if e.Retry {
 		return s + "; the next call is another attempt, at which all have to arrive again"
@@ -166,7 +171,8 @@ type round struct {
 
 	n         int // how many must arrive: what st says
 	stChanged <-chan struct{}
-	last      bool // it has created the token
+	last      bool         // it has created the token
+	arrived   *atomic.Bool // unless nil, is set when this worker has arrived
 }
 
 func (r *round) state() string   { return znode.RoundState(r.dir) }
@@ -198,6 +204,9 @@ func (r *round) pass(ctx, timer context.Context) error {
 		}
 		return errAgain
 	})
+	if r.arrived != nil && err == nil {
+		r.arrived.Store(true)
+	}
 	switch {
 	case err != nil || !open:
 		return err

@@ -104,8 +104,14 @@ func (m *Member) writeValue(ctx context.Context, key string, body []byte) error 
 	return err
 }
 
-// retract deletes what this worker has published in an attempt of before, or in an earlier life.
+// retract deletes what this worker has published in an attempt of before, or in an earlier life, and takes back what it
+// has advertised.
 func (m *Member) retract(ctx context.Context) error {
+	if info := m.info.Load(); info.worker.Address() != info.first.Address() {
+		if err := m.Advertise(ctx, info.first.IP, info.first.Port); err != nil {
+			return err
+		}
+	}
 	if err := m.publishing.Acquire(ctx, 1); err != nil {
 		return err
 	}

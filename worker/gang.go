@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"muster/resource"
@@ -58,7 +59,7 @@ type Attempt struct {
 	version int32
 	changed <-chan struct{} // at an event of the znode
 	start   string          // folder of the round of .start, once it is released
-	last    bool            // this worker was the last whose command ended well
+	arrived atomic.Bool     // as Arrived, also for a Rejoin at the same time
 }
 
 // Err is ErrGangFailed if no other attempt follows.
@@ -69,22 +70,28 @@ func (a *Attempt) Err() error {
 	return fmt.Errorf("%w: %s", ErrGangFailed, cmp.Or(a.Because, "nobody says why"))
 }
 
-// Attempt reads the newest attempt. What the member writes for its command belongs to it from now on.
-func (m *Member) Attempt(ctx context.Context) (*Attempt, error) {
+// Attempt reads the newest attempt. What the member writes for its command belongs to it from now on. While a part of the
+// job is missing that somebody deleted it waits.
+func (m *Member) Attempt(ctx context.Context) (a *Attempt, err error) {
+	err = m.untilWritten(ctx, func() error {
+		if err := m.session.Settled(ctx); err != nil { // nothing that a command of before asked for is on its way
+			return err
+		}
+		a, err = m.readAttempt(ctx)
+		return err
+	})
+	return a, m.attemptError(err)
+}
+
+func (m *Member) readAttempt(ctx context.Context) (*Attempt, error) {
 	at := m.attemptAt()
-	if err := m.session.Sync(ctx, at); err != nil {
-		return nil, err
-	}
 	body, stat, changed, err := m.session.GetW(ctx, at)
-	if errors.Is(err, zkconn.ErrNoNode) {
-		err = m.gone(ctx, m.session, at)
-	}
 	if err != nil {
-		return nil, m.attemptError(err)
+		return nil, err
 	}
 	a := &Attempt{version: stat.Version, changed: changed}
 	if a.GangAttempt, err = znode.Decode[znode.GangAttempt](body); err != nil {
-		return nil, m.attemptError(resource.InField(at, err))
+		return nil, resource.InField(at, err)
 	}
 	before := m.attempt.Swap(a)
 	if a.Failed() || before != nil && before.Number < a.Number { // it cannot begin without this member
@@ -92,9 +99,9 @@ func (m *Member) Attempt(ctx context.Context) (*Attempt, error) {
 	}
 	err = m.readStage(ctx, a)
 	if err == nil && zkconn.Closed(changed) { // what was read may be another one's
-		return m.Attempt(ctx)
+		err = errAgain
 	}
-	return a, m.attemptError(err)
+	return a, err
 }
 
 func (m *Member) attemptError(err error) error {
@@ -110,7 +117,7 @@ func (m *Member) readStage(ctx context.Context, a *Attempt) error {
 	if err != nil {
 		return err
 	}
-	begun, err := m.decided(ctx, start)
+	begun, err := m.decidedNow(ctx, start)
 	if err != nil || !begun.released {
 		return err
 	}
@@ -119,9 +126,18 @@ func (m *Member) readStage(ctx context.Context, a *Attempt) error {
 	if _, a.Arrived, err = m.session.Exists(ctx, znode.Arrival(finish, m.ID)); err != nil {
 		return err
 	}
-	end, err := m.decided(ctx, finish)
+	a.arrived.Store(a.Arrived)
+	end, err := m.decidedNow(ctx, finish)
 	a.Finished = end.released
 	return err
+}
+
+// decidedNow is decided of a round of the newest attempt, which nobody clears.
+func (m *Member) decidedNow(ctx context.Context, dir string) (outcome, error) {
+	if _, there, err := m.session.Exists(ctx, znode.RoundState(dir)); err != nil || !there {
+		return outcome{}, cmp.Or(err, m.gone(ctx, m.session, znode.RoundState(dir)))
+	}
+	return m.decided(ctx, dir)
 }
 
 // startRound is the folder of the latest attempt at the round of .start.
@@ -168,6 +184,9 @@ func (m *Member) StartAttempt(ctx context.Context, a *Attempt) error {
 // that is too large is not written: peers are looked up by id.
 func (m *Member) roll(ctx context.Context) ([]zkconn.Op, error) {
 	body, stat, err := m.session.Get(ctx, m.Job.Path())
+	if errors.Is(err, zkconn.ErrNoNode) {
+		err = m.gone(ctx, m.session, m.Job.Path())
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -215,6 +234,7 @@ func (m *Member) AwaitLoss(ctx context.Context, a *Attempt) error {
 func (m *Member) watchNext(ctx context.Context, a *Attempt) (<-chan struct{}, error) {
 	finish, n := znode.FinishRound(m.Job.Root, m.Generation, a.Number), m.Job.Workers
 	var lost []int
+ids:
 	for i := 1; i < n && len(lost) < znode.MaxLost; i++ {
 		id := (m.ID + i) % n
 		_, there, changed, err := m.session.ExistsW(ctx, znode.Arrival(a.start, id))
@@ -224,8 +244,7 @@ func (m *Member) watchNext(ctx context.Context, a *Attempt) (<-chan struct{}, er
 		case there && len(lost) == 0:
 			return changed, nil
 		case there:
-			i = n
-			continue
+			break ids
 		}
 		_, finished, err := m.session.Exists(ctx, znode.Arrival(finish, id))
 		if err != nil {
@@ -242,16 +261,16 @@ func (m *Member) watchNext(ctx context.Context, a *Attempt) (<-chan struct{}, er
 	return nil, nil
 }
 
-// moved is ErrMoved, unless the event was none of the znode.
+// moved is ErrMoved, unless the event was none of the znode. While somebody has deleted that it waits.
 func (m *Member) moved(ctx context.Context, a *Attempt) error {
-	_, stat, changed, err := m.session.GetW(ctx, m.attemptAt())
-	switch {
-	case errors.Is(err, zkconn.ErrNoNode) || err == nil && stat.Version != a.version:
-		return ErrMoved
-	case err == nil:
+	return m.untilWritten(ctx, func() error {
+		_, stat, changed, err := m.session.GetW(ctx, m.attemptAt())
+		if err == nil && stat.Version != a.version {
+			return ErrMoved
+		}
 		a.changed = changed
-	}
-	return err
+		return err
+	})
 }
 
 // Loss is why an attempt is over.
@@ -272,12 +291,16 @@ func (m *Member) Decide(ctx context.Context, a *Attempt, l Loss) error {
 }
 
 func (m *Member) tryDecide(ctx context.Context, a *Attempt, l Loss) error {
-	if a.start == "" { // it was read by an attempt of before
+	if a.start == "" { // Attempt did not read whether it has begun, or it had not
 		if err := m.readStage(ctx, a); err != nil || !a.Begun {
 			return err
 		}
 	}
-	rec, _, err := zkstate.ReadRecord(ctx, m.session, job.Kind(), m.Job.Path())
+	path := m.Job.Path()
+	if err := m.session.Sync(ctx, path); err != nil {
+		return err
+	}
+	rec, _, err := zkstate.ReadRecord(ctx, m.session, job.Kind(), path)
 	if err != nil {
 		return err
 	}
@@ -290,7 +313,7 @@ func (m *Member) tryDecide(ctx context.Context, a *Attempt, l Loss) error {
 	}
 	next := znode.GangAttempt{
 		Number: a.Number + 1, Used: a.Used, State: znode.GangOpen,
-		Because: l.Because, By: m.Identity, Exit: l.Exit, Lost: l.Lost,
+		Because: znode.Because(l.Because), By: m.Identity, Exit: l.Exit, Lost: l.Lost,
 	}
 	final := l.Exit != nil && (slices.Contains(gang.Final, *l.Exit) || slices.Contains(finalCodes, *l.Exit))
 	switch counts := !l.Drained || gang.Restarts == 0; {
@@ -318,11 +341,17 @@ func (m *Member) decision(a *Attempt, next znode.GangAttempt) ([]zkconn.Op, erro
 	if err != nil {
 		return nil, err
 	}
-	abort, err := zkstate.AbortFinish(m.Job, g, a.Number, next.Because, m.acl)
+	aborted, err := znode.Encode(znode.Round{
+		Workers: m.Job.Workers, Mode: znode.Durable, Aborted: cmp.Or(next.Because, "the attempt is over"),
+	})
 	if err != nil {
 		return nil, err
 	}
-	ops := append([]zkconn.Op{zkconn.SetOp(m.attemptAt(), body, a.version)}, abort...)
+	finish := znode.FinishRound(m.Job.Root, g, a.Number)
+	ops := []zkconn.Op{
+		zkconn.SetOp(m.attemptAt(), body, a.version), zkconn.SetOp(znode.RoundState(finish), aborted, 0),
+		zkconn.CreateOp(znode.Counted(finish, m.Job.Workers-1), []byte("aborted"), zkconn.Persistent, m.acl),
+	}
 	if next.State == znode.GangFailed {
 		return ops, nil
 	}
@@ -333,10 +362,11 @@ func (m *Member) decision(a *Attempt, next znode.GangAttempt) ([]zkconn.Op, erro
 // FinishAttempt says that the command of this worker has ended well in the attempt, and waits until those of all have.
 // ErrMoved: it has to run again.
 func (m *Member) FinishAttempt(ctx context.Context, a *Attempt) error {
-	r := &round{m: m, name: znode.FinishBarrier, number: a.Number, mode: znode.Durable, chosen: new(int)}
+	r := &round{
+		m: m, name: znode.FinishBarrier, number: a.Number, mode: znode.Durable, chosen: new(int), arrived: &a.arrived,
+	}
 	r.at(1)
 	err := r.pass(ctx, context.Background())
-	a.last = r.last
 	if _, aborted := errors.AsType[*AbortedError](err); aborted {
 		return ErrMoved
 	}
@@ -346,8 +376,27 @@ func (m *Member) FinishAttempt(ctx context.Context, a *Attempt) error {
 	return m.attemptError(err)
 }
 
-// Withdraw takes back that this worker waits for the start of the attempt. begun: it is too late for that, and Decide is
-// needed. If the attempt begins in the very moment in between, the others may have found this worker lost.
+// hasFinished reports whether this worker has arrived at the end of the attempt that it has read last.
+func (m *Member) hasFinished() bool {
+	a := m.attempt.Load()
+	return a != nil && a.arrived.Load()
+}
+
+// madeFinish reports whether this worker was the last whose command ended well: one transaction made its arrival and the
+// token.
+func (m *Member) madeFinish(ctx context.Context) bool {
+	a := m.attempt.Load()
+	if a == nil {
+		return false
+	}
+	g, n := m.Generation, m.Job.Workers
+	own, there, err := m.session.Exists(ctx, znode.Arrival(znode.FinishRound(m.Job.Root, g, a.Number), m.ID))
+	token, _, e := m.session.Exists(ctx, znode.Finished(m.Job.Root, g, a.Number, n))
+	return err == nil && e == nil && there && own.Czxid == token.Czxid
+}
+
+// Withdraw deletes the arrival of this worker at the start of the attempt. begun: the attempt has begun, so call Decide.
+// If it begins in the moment in between, the others may have found this worker lost before.
 func (m *Member) Withdraw(ctx context.Context, a *Attempt) (begun bool, err error) {
 	start, err := m.startRound(ctx, a)
 	if err != nil {
@@ -388,46 +437,23 @@ func (m *Member) clearAttempts(ctx context.Context, a *Attempt) error {
 		return err
 	}
 	for _, name := range names {
-		switch at := resource.Join(dir, name); {
-		case name == znode.StartBarrier, name == znode.FinishBarrier:
-			err = m.clearRoundsBefore(ctx, at, a.Number)
-		case znode.BarrierAttempt(name) < a.Number:
-			err = m.clearTree(ctx, at)
+		at := resource.Join(dir, name)
+		ofGang := name == znode.StartBarrier || name == znode.FinishBarrier
+		if !ofGang && znode.BarrierAttempt(name) >= a.Number {
+			continue
+		}
+		rounds, _, err := m.session.Children(ctx, at)
+		for _, round := range rounds {
+			if number, _, bad := znode.ParseAttempt(round); err == nil && (!ofGang || bad == nil && number < a.Number) {
+				err = m.clearAttempt(ctx, resource.Join(at, round), true)
+			}
+		}
+		if err == nil && !ofGang {
+			err = m.clearFolder(ctx, at)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (m *Member) clearRoundsBefore(ctx context.Context, dir string, attempt int) error {
-	names, _, err := m.session.Children(ctx, dir)
-	for _, name := range names {
-		if number, _, bad := znode.ParseAttempt(name); bad == nil && number < attempt && err == nil {
-			err = m.clearTree(ctx, resource.Join(dir, name))
-		}
-	}
-	return err
-}
-
-// clearTree deletes a znode and all that is below it.
-func (m *Member) clearTree(ctx context.Context, at string) error {
-	names, _, there, err := zkconn.IfThere(m.session.Children(ctx, at))
-	if err != nil || !there {
-		return err
-	}
-	for _, name := range names {
-		child := resource.Join(at, name)
-		if stat, _, e := m.session.Exists(ctx, child); e != nil || stat.NumChildren == 0 {
-			if e != nil {
-				return e
-			}
-			continue
-		}
-		if err := m.clearTree(ctx, child); err != nil {
-			return err
-		}
-	}
-	return m.clearFolder(ctx, at)
 }

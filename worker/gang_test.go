@@ -1,8 +1,10 @@
 package worker_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -272,5 +274,91 @@ func TestWithdraw(t *testing.T) {
 	g.start(1)
 	if begun, err := g.members[0].Withdraw(t.Context(), g.attempts[0]); !begun || err != nil {
 		t.Errorf("begun %v, %v", begun, err)
+	}
+}
+
+// TestGangOutlivesItsLastWorker: the last worker whose command ended well loses its session before it is told so. In the
+// next one it still does what on_complete says. Who is away until then is told that it has completed.
+func TestGangOutlivesItsLastWorker(t *testing.T) {
+	t.Parallel()
+	g := newGang(t, 2, 0)
+	g.start(1)
+	away, stay := g.members[1], g.members[0]
+	early, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- away.FinishAttempt(early, g.attempts[1]) }()
+	rig.Await(t, "it has arrived", func() bool {
+		_, there, err := g.sessions[0].Exists(t.Context(), znode.Arrival(znode.FinishRound(g.job.Root, away.Generation, 1), 1))
+		return err == nil && there
+	})
+	cancel()
+	<-ended
+	g.sessions[1].Close()
+	if err := stay.FinishAttempt(t.Context(), g.attempts[0]); err != nil {
+		t.Fatal(err)
+	}
+	g.sessions[0].Close()
+	back, err := stay.Rejoin(t.Context(), dial(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := back.Complete(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	store := storeIn(t, dial(t), g.job)
+	if o := rig.Look(t, store, g.job.Path()); o.Status() != resource.StatusReady {
+		t.Errorf("the job is %s", o.Status())
+	}
+	if _, err := away.Rejoin(t.Context(), dial(t)); !errors.Is(err, worker.ErrDone) {
+		t.Errorf("who was away is told %v", err)
+	}
+}
+
+// TestAttemptByHand: a long reason is cut; while an attempt is deleted its workers go on; and one that somebody has
+// spoilt makes its job unreadable, and no other.
+func TestAttemptByHand(t *testing.T) {
+	t.Parallel()
+	g := newGang(t, 2, 3)
+	g.start(1)
+	ctx, at := t.Context(), znode.GangAttemptAt(g.job.Root, g.members[0].Generation)
+	long := strings.Repeat("long\xff", 300)
+	if err := g.members[0].Decide(ctx, g.attempts[0], worker.Loss{Because: long}); err != nil {
+		t.Fatal(err)
+	}
+	g.start(2)
+	if n := len(g.attempts[0].Because); n < 900 {
+		t.Errorf("the reason has %d bytes", n)
+	}
+	s, moved := dial(t), make(chan error, 1)
+	go func() { moved <- g.members[1].AwaitLoss(ctx, g.attempts[1]) }()
+	store := storeIn(t, s, g.job)
+	if err := s.Delete(ctx, at, -1); err != nil {
+		t.Fatal(err)
+	}
+	o := rig.Look(t, store, g.job.Path())
+	if o.Status() != resource.StatusDamaged {
+		t.Errorf("without its attempt the job is %s", o.Status())
+	}
+	body, err := znode.Encode(g.attempts[0].GangAttempt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Create(ctx, at, body, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	if a := g.read(0); a.Number != 2 || !a.Begun {
+		t.Errorf("it is put back as %+v", a.GangAttempt)
+	}
+	if err := g.members[0].Decide(ctx, g.attempts[0], worker.Loss{Because: "on"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-moved; !errors.Is(err, worker.ErrMoved) {
+		t.Errorf("who waited is told %v", err)
+	}
+	if _, err := s.Set(ctx, at, []byte("zz"), -1); err != nil {
+		t.Fatal(err)
+	}
+	if o := rig.Look(t, store, g.job.Path()); o.Status() != resource.StatusUnreadable {
+		t.Errorf("with a spoilt attempt the job is %s", o.Status())
 	}
 }

@@ -113,8 +113,7 @@ func (m *Member) tryWriteFinal(ctx context.Context, claim znode.Claim) (last boo
 	case claim.State != znode.Done:
 		return false, nil
 	case m.Job.Gang != nil:
-		a := m.attempt.Load()
-		return a != nil && a.last, nil
+		return m.madeFinish(ctx), nil
 	}
 	n, err := znode.EndNumber(results[2].Path)
 	return n == m.Job.Workers-1, err

@@ -68,7 +68,7 @@ func newMember(j *join, id int, claim znode.Claim, version int32) *Member {
 		acl: j.acl, claim: claim, version: version, noID: claim.Lives == 1 && !j.byIndex(),
 		rollDue: j.job.Gang == nil && (j.place == znode.NoID || j.place == j.job.Workers-1),
 	}
-	m.info.Store(&advertised{j.info(id), false})
+	m.info.Store(&advertised{worker: j.info(id), first: j.info(id)})
 	return m.bindTo(j.s)
 }
 
@@ -399,6 +399,7 @@ func missingPart(refused *zkconn.Error) string {
 // advertised is what the worker's znodes say.
 type advertised struct {
 	worker  znode.Worker // where its peers reach it, with its ID
+	first   znode.Worker // as it joined
 	changed bool         // since it joined
 }
 
@@ -420,7 +421,7 @@ func (m *Member) Advertise(ctx context.Context, host string, port int) error {
 	if err != nil {
 		return err
 	}
-	m.info.Store(&advertised{next, true}) // first: a live znode that is made again meanwhile has the new address
+	m.info.Store(&advertised{next, before.first, true}) // now: a live znode that is made again has the new address
 	err = m.untilWritten(ctx, func() error { return m.writeAddress(ctx, body) })
 	if err != nil && !errors.Is(err, zkconn.ErrUnknown) && !errors.Is(err, ErrSessionLost) {
 		m.info.Store(before)

@@ -474,9 +474,12 @@ func (m *Member) Roll(ctx context.Context) ([]Worker, error) {
 }
 
 // RollVersion changes whenever the roll does; 0: nobody has written it.
-func (m *Member) RollVersion(ctx context.Context) (int32, error) {
+func (m *Member) RollVersion(ctx context.Context) (int64, error) {
 	stat, _, err := m.session.Exists(ctx, m.Job.Path())
-	return stat.Version, err
+	if stat.Version == 0 {
+		return 0, err
+	}
+	return stat.Mzxid, err
 }
 
 // readRoll reads a roll. It falls back on Joined for one that no worker of muster can have written.

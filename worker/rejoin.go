@@ -62,7 +62,7 @@ func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, er
 	}
 	left := m.unconfirmed != nil && claim.Nonce == m.unconfirmed.Nonce
 	completed := left && m.unconfirmed.State == znode.Done
-	if !there && m.unconfirmed != nil && m.unconfirmed.State == znode.Done {
+	if !there && (m.unconfirmed != nil && m.unconfirmed.State == znode.Done || m.hasFinished()) {
 		if completed, err = m.allCompleted(ctx, s); err != nil {
 			return nil, err
 		}
@@ -70,7 +70,10 @@ func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, er
 	rejoined := claim.Nonce == m.rejoinNonce
 	switch {
 	case completed:
-		done := &DoneError{Exit: *m.unconfirmed.Exit}
+		done := &DoneError{}
+		if m.unconfirmed != nil {
+			done.Exit = *m.unconfirmed.Exit
+		}
 		if err := m.finish(ctx, s); err != nil {
 			return nil, fmt.Errorf("%w: %w", done, err)
 		}
@@ -150,5 +153,6 @@ func (m *Member) inSession(s *zkconn.Session, claim znode.Claim, version int32) 
 		rollDue: m.Job.Gang == nil,
 	}
 	next.info.Store(m.info.Load())
+	next.attempt.Store(m.attempt.Load())
 	return next.bindTo(s)
 }

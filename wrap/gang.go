@@ -13,6 +13,7 @@ import (
 	"muster/worker"
 	"muster/wrap/command"
 	"muster/zkstate/zkconn"
+	"muster/zkstate/znode"
 )
 
 // errOtherMember means that the session was lost since the attempt was read.
@@ -27,8 +28,22 @@ type gang struct {
 	ctx context.Context // ends with the attempt, or with this member
 	end context.CancelCauseFunc
 
+	watching sync.WaitGroup // for what ends the attempt
+
+	mu        sync.Mutex
+	closed    bool           // the socket takes no more requests
 	answering sync.WaitGroup // requests of its command
 }
+
+// undecided is why an attempt is over for this worker, until it knows that this was decided: its session may be lost
+// before.
+type undecided struct {
+	attempt int
+	loss    worker.Loss
+}
+
+// stopsOnLoss reports whether the command ends at once if the session is lost.
+func (r *run) stopsOnLoss() bool { return r.c.OnLoss == LossStop || r.c.OnLoss == "" && r.isGang() }
 
 // isGang reports whether the workers of the job live and die together.
 func (r *run) isGang() bool {
@@ -37,10 +52,11 @@ func (r *run) isGang() bool {
 }
 
 // runGang takes part in one attempt after the other, until this worker's command has ended well in one that all have
-// finished, the gang has failed, or the worker is asked to end. The end of of is like SIGTERM.
-func (r *run) runGang(of, ofMember context.Context) command.Result {
+// finished, the gang has failed, or the worker is asked to end. ofCommand ends when the workers are asked to stop, or
+// when this one is fenced.
+func (r *run) runGang(ofCommand, ofMember context.Context) command.Result {
 	for {
-		result, err := r.takePart(of, ofMember)
+		result, err := r.takePart(ofCommand, ofMember)
 		switch {
 		case err == nil:
 			return result
@@ -57,6 +73,9 @@ func (r *run) endGang(ofMember context.Context, result command.Result, err error
 		result.Text = err.Error() + "; " + r.leave(ofMember, false, worker.End{Exit: &result.Code}, err)
 		return result
 	}
+	if errors.Is(err, worker.ErrDone) { // all have finished while it was away
+		return command.Result{Text: r.leave(ofMember, true, worker.End{}, nil)}
+	}
 	result = notStarted(err)
 	var end worker.End
 	if result.Code > 128 {
@@ -67,11 +86,11 @@ func (r *run) endGang(ofMember context.Context, result command.Result, err error
 }
 
 // takePart takes part in the newest attempt. ErrMoved and errOtherMember: look again. Another error: leave.
-func (r *run) takePart(of, ofMember context.Context) (command.Result, error) {
+func (r *run) takePart(ofCommand, ofMember context.Context) (result command.Result, err error) {
 	g := &gang{run: r}
-	g.ctx, g.end = context.WithCancelCause(of)
+	g.ctx, g.end = context.WithCancelCause(ofCommand)
 	defer g.end(nil)
-	err := step(of, r.Signals, 0, func(ctx context.Context) error {
+	err = step(ofCommand, r.Signals, 0, func(ctx context.Context) error {
 		return r.do(ctx, func(ctx context.Context, m *worker.Member) (err error) {
 			g.m = m
 			g.a, err = m.Attempt(ctx)
@@ -85,19 +104,42 @@ func (r *run) takePart(of, ofMember context.Context) (command.Result, error) {
 		return g.failed()
 	case g.a.Finished:
 		return g.completed(ofMember), nil
+	}
+	if err := g.pause(ofCommand); err != nil {
+		return command.Result{}, err
+	}
+	defer func() {
+		if errors.Is(err, worker.ErrMoved) {
+			r.overAttempt = g.a.Number
+		}
+	}()
+	switch {
 	case g.a.Begun && !g.a.Arrived:
-		return command.Result{}, g.decide(of, worker.Loss{
+		why := worker.Loss{
 			Because: fmt.Sprintf("worker %d (%s) came back without its command", g.m.ID, g.m.Identity), Lost: []int{g.m.ID},
-		})
+		}
+		if u := r.undecided; u != nil && u.attempt == g.a.Number {
+			why = u.loss
+		}
+		return command.Result{}, g.decide(ofCommand, why)
 	case !g.a.Begun:
-		if err := g.start(of); err != nil {
+		if err := g.start(ofCommand); err != nil {
 			return command.Result{}, err
 		}
 	}
-	var watcher sync.WaitGroup
-	defer watcher.Wait()
-	defer g.end(nil)
-	watcher.Go(g.watch)
+	over := make(chan struct{})
+	var membership sync.WaitGroup
+	defer membership.Wait()
+	defer close(over)
+	defer g.stopWatching()
+	membership.Go(func() { // also while the attempt is decided, and while the command has its grace
+		select {
+		case <-g.m.Context().Done():
+			g.lostMember(context.Cause(g.m.Context()))
+		case <-over:
+		}
+	})
+	g.watching.Go(g.watch)
 	if !g.a.Arrived {
 		result, err := g.command(ofMember)
 		if result.Err != nil || result.Text != "" || err != nil {
@@ -115,8 +157,27 @@ func (g *gang) failed() (command.Result, error) {
 	return command.Result{}, g.a.Err()
 }
 
+// pause waits if the attempt is the one that was over before: then somebody has changed by hand what a decision writes.
+func (g *gang) pause(ofCommand context.Context) error {
+	if g.a.Number != g.overAttempt {
+		return nil
+	}
+	g.Log.Warn("the attempt is over, and no other has begun", "job", g.m.Job.Path(), "id", g.m.ID, "attempt", g.a.Number)
+	return step(ofCommand, g.Signals, 0, func(ctx context.Context) error {
+		zkconn.Pause(ctx, retryPause)
+		return nil
+	})
+}
+
+// stopWatching ends the attempt for this worker.
+func (g *gang) stopWatching() {
+	g.end(nil)
+	g.watching.Wait()
+}
+
 // completed ends a worker that has finished, as all have.
 func (g *gang) completed(ofMember context.Context) command.Result {
+	g.stopWatching() // the others leave, and are not lost
 	return command.Result{Text: "attempt " + strconv.Itoa(g.a.Number) + " is finished; " +
 		g.leave(ofMember, true, worker.End{Exit: new(int)}, nil)}
 }
@@ -131,8 +192,25 @@ func (g *gang) do(ctx context.Context, f func(ctx context.Context, m *worker.Mem
 	})
 }
 
-// decide ends an attempt that has begun. ErrMoved: that is so.
+// decide ends an attempt that has begun, because of what happened to this worker, or until a signal ends this worker
+// too. ErrMoved: it is over.
 func (g *gang) decide(ctx context.Context, l worker.Loss) error {
+	g.undecided = &undecided{g.a.Number, l}
+	err := step(ctx, g.Signals, 0, func(ctx context.Context) error {
+		err := g.decideNow(ctx, l)
+		if errors.Is(err, worker.ErrMoved) {
+			return nil
+		}
+		return err
+	})
+	if err == nil {
+		g.undecided = nil
+	}
+	return cmp.Or(err, worker.ErrMoved)
+}
+
+// decideNow is decide while others hear the signals.
+func (g *gang) decideNow(ctx context.Context, l worker.Loss) error {
 	err := g.do(ctx, func(ctx context.Context, m *worker.Member) error { return m.Decide(ctx, g.a, l) })
 	if errors.Is(err, worker.ErrStopRequested) {
 		return ErrTerminated
@@ -140,33 +218,47 @@ func (g *gang) decide(ctx context.Context, l worker.Loss) error {
 	return cmp.Or(err, worker.ErrMoved)
 }
 
+// drain ends an attempt that has begun, since this worker was asked to end.
+func (g *gang) drain(ofMember context.Context) {
+	g.decideLast(ofMember, worker.Loss{
+		Because: fmt.Sprintf("worker %d (%s) was asked to end", g.m.ID, g.m.Identity), Drained: true,
+	})
+}
+
+// decideLast is decide of a worker that ends in any case.
+func (g *gang) decideLast(ofMember context.Context, l worker.Loss) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ofMember), signalLimit)
+	defer cancel()
+	if err := g.decideNow(ctx, l); !errors.Is(err, worker.ErrMoved) {
+		g.Log.Info("the others may find this worker lost", "reason", err)
+	}
+}
+
 // start waits until the commands may start. Who is asked to end meanwhile is not waited for any more.
-func (g *gang) start(of context.Context) error {
+func (g *gang) start(ofCommand context.Context) error {
 	g.enter(StageWaiting)
-	err := step(of, g.Signals, 0, func(ctx context.Context) error {
+	stop := g.whileWaiting(ofCommand, barrierTitle(znode.StartBarrier), barrierNotice(znode.StartBarrier))
+	err := step(ofCommand, g.Signals, 0, func(ctx context.Context) error {
 		return g.do(ctx, func(ctx context.Context, m *worker.Member) error { return m.StartAttempt(ctx, g.a) })
 	})
+	stop()
 	if err == nil || errors.Is(err, worker.ErrMoved) || errors.Is(err, errOtherMember) {
 		return err
 	}
 	begun := false
-	limited, cancel := context.WithTimeout(context.WithoutCancel(of), signalLimit)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ofCommand), signalLimit)
 	defer cancel()
 	withdraw := g.do(limited, func(ctx context.Context, m *worker.Member) (err error) {
 		begun, err = m.Withdraw(ctx, g.a)
 		return err
 	})
-	if withdraw == nil && begun && !errors.Is(err, ErrTerminated) {
-		withdraw = g.decide(limited, g.drained())
-	}
-	if withdraw != nil && !errors.Is(withdraw, worker.ErrMoved) {
+	switch {
+	case withdraw != nil:
 		g.Log.Info("the others may wait for this worker", "reason", withdraw)
+	case begun && !errors.Is(err, ErrTerminated):
+		g.drain(ofCommand)
 	}
 	return err
-}
-
-func (g *gang) drained() worker.Loss {
-	return worker.Loss{Because: fmt.Sprintf("worker %d (%s) was asked to end", g.m.ID, g.m.Identity), Drained: true}
 }
 
 // watch ends the attempt for this worker as soon as it is over, and decides if it sees a loss.
@@ -179,14 +271,13 @@ func (g *gang) watch() {
 			return
 		case errors.As(err, &lost):
 			g.Log.Warn("a worker is lost: the commands of all end", "job", g.m.Job.Path(), "id", g.m.ID, "lost", lost.IDs)
-			err = g.decide(g.ctx, worker.Loss{Because: lost.Error(), Lost: lost.IDs})
+			err = g.decideNow(g.ctx, worker.Loss{Because: lost.Error(), Lost: lost.IDs})
 		}
 		switch {
 		case errors.Is(err, worker.ErrMoved):
 			g.end(worker.ErrMoved)
 			return
 		case g.m.Context().Err() != nil:
-			g.lostMember(context.Cause(g.m.Context()))
 			return
 		}
 		g.Log.Warn("the attempt is watched again", "job", g.m.Job.Path(), "id", g.m.ID, "error", err)
@@ -196,7 +287,7 @@ func (g *gang) watch() {
 
 // lostMember ends the command: at once, or as soon as the worker has joined again.
 func (g *gang) lostMember(cause error) {
-	if g.c.OnLoss != LossRejoin {
+	if g.stopsOnLoss() {
 		select {
 		case g.lost <- cause:
 		default: // it is told already
@@ -226,6 +317,7 @@ func (g *gang) command(ofMember context.Context) (command.Result, error) {
 	}
 	closeSocket, err := g.openSocket()
 	if err != nil {
+		_ = g.decide(ofMember, worker.Loss{Because: g.says(err.Error())})
 		return command.Result{}, err
 	}
 	defer closeSocket()
@@ -235,13 +327,15 @@ func (g *gang) command(ofMember context.Context) (command.Result, error) {
 		return err
 	})
 	if err != nil {
-		return command.Result{}, g.interrupted(err)
+		return command.Result{}, g.interrupted(ofMember, err)
 	}
 	e, err := g.runCommand(g.ctx, environ, func() {})
 	if err != nil {
-		code := command.StartCode(err)
-		decided := g.decide(ofMember, worker.Loss{Because: g.says(err.Error()), Exit: &code})
-		return command.Result{}, decided
+		why := worker.Loss{Because: g.says(err.Error())}
+		if code := command.StartCode(err); code > 0 {
+			why.Exit = &code
+		}
+		return command.Result{}, g.decide(ofMember, why)
 	}
 	text := e.String()
 	switch {
@@ -249,20 +343,35 @@ func (g *gang) command(ofMember context.Context) (command.Result, error) {
 		return command.Result{}, fmt.Errorf("%w: %s", ErrUnkillable, text)
 	case e.Told, errors.Is(e.Cause, ErrTerminated):
 		if e.Told {
-			_ = g.decide(ofMember, g.drained())
+			g.drain(ofMember)
 		} else {
 			text += ", because " + e.Cause.Error()
 		}
 		return command.Result{Code: e.Code(), Text: text + "; " + g.leave(ofMember, false, endOf(&e), e.Cause)}, nil
+	case e.Late != 0 && (e.Cause != nil || e.Completes()):
+		g.drain(ofMember)
+		return command.Result{
+			Code: 128 + int(e.Late), Text: text + "; " + g.leave(ofMember, false, endOf(&e), e.Cause),
+		}, nil
 	case e.Cause != nil:
 		g.Log.Warn("the command has ended with its attempt", "job", g.m.Job.Path(), "id", g.m.ID,
 			"attempt", g.a.Number, "end", text, "reason", e.Cause)
-		return command.Result{}, g.interrupted(e.Cause)
+		return command.Result{}, g.interrupted(ofMember, e.Cause)
 	case e.Completes():
 		return command.Result{}, nil
 	}
 	code := e.Code()
-	return command.Result{}, g.decide(ofMember, worker.Loss{Because: g.says(text), Exit: &code})
+	why := worker.Loss{Because: g.says(text), Exit: &code}
+	if e.Late == 0 {
+		err = g.decide(ofMember, why)
+		if errors.Is(err, worker.ErrMoved) || errors.Is(err, errOtherMember) {
+			return command.Result{}, err
+		}
+	} else {
+		g.decideLast(ofMember, why)
+	}
+	// The workers, or this one, are asked to end meanwhile: the code is the command's.
+	return command.Result{Code: code, Text: text + "; " + g.leave(ofMember, false, endOf(&e), err)}, nil
 }
 
 // says is what a decision says of this worker's command.
@@ -271,16 +380,12 @@ func (g *gang) says(what string) string {
 }
 
 // interrupted is what to do after what ended the attempt for this worker: look again, unless the worker is to end.
-func (g *gang) interrupted(err error) error {
-	var by stopped
+func (g *gang) interrupted(ofMember context.Context, err error) error {
 	switch {
-	case errors.As(err, &by):
-		_ = g.decide(context.WithoutCancel(g.ctx), g.drained())
-		return err
-	case errors.Is(err, ErrTerminated), errors.Is(err, worker.ErrFenced):
-		return err
-	case errors.Is(err, worker.ErrMoved), g.m.Context().Err() != nil:
-		return errOtherMember
+	case errors.As(err, new(stopped)):
+		g.drain(ofMember)
+	case errors.Is(err, worker.ErrSessionLost), errors.Is(err, worker.ErrMoved):
+		return worker.ErrMoved
 	}
 	return err
 }
@@ -291,40 +396,43 @@ func (g *gang) finish(ofMember context.Context) (command.Result, error) {
 	err := step(g.ctx, g.Signals, 0, func(ctx context.Context) error {
 		return g.do(ctx, func(ctx context.Context, m *worker.Member) error { return m.FinishAttempt(ctx, g.a) })
 	})
-	var by stopped
 	switch {
 	case err == nil || g.a.Finished:
 		return g.completed(ofMember), nil
-	case errors.As(err, &by), errors.Is(err, ErrTerminated), errors.Is(err, worker.ErrFenced):
-		return command.Result{}, err
-	case errors.Is(err, worker.ErrMoved), errors.Is(err, errOtherMember):
-		return command.Result{}, err
-	case g.m.Context().Err() != nil:
+	case errors.Is(err, worker.ErrSessionLost):
 		return command.Result{}, errOtherMember
 	}
 	return command.Result{}, err
 }
 
-// openSocket opens the socket of the command of this attempt. The function that it returns closes it. Between the end
-// of the attempt and that the socket answers that another one has begun.
+// openSocket opens the socket of the command of this attempt. After the attempt is over it answers only that. The
+// function that it returns closes it, and waits until no request is under way.
 func (g *gang) openSocket() (func(), error) {
 	s, err := openSocket()
 	if err != nil {
 		return nil, err
 	}
-	of, routes := g.ctx, g.routes()
-	s.serve(of, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		g.answering.Add(1)
-		defer g.answering.Done()
-		if of.Err() == nil {
-			routes.ServeHTTP(w, q)
+	routes := g.routes()
+	s.serve(g.ctx, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		g.mu.Lock()
+		over := g.closed || g.ctx.Err() != nil
+		if !over {
+			g.answering.Add(1)
+		}
+		g.mu.Unlock()
+		if over {
+			handle(func(http.ResponseWriter, *http.Request) error { return worker.ErrMoved })(w, q)
 			return
 		}
-		handle(func(http.ResponseWriter, *http.Request) error { return worker.ErrMoved })(w, q)
+		defer g.answering.Done()
+		routes.ServeHTTP(w, q)
 	}), g.Log)
 	g.socket.close() // of the attempt before
 	g.socket = s
 	return func() {
+		g.mu.Lock()
+		g.closed = true
+		g.mu.Unlock()
 		s.close()
 		g.answering.Wait()
 	}, nil

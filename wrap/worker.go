@@ -50,7 +50,9 @@ type run struct {
 	barriers *prometheus.HistogramVec
 
 	roll        []byte // as JSON; nil until the command needs it
-	rollVersion int32
+	rollVersion int64
+	overAttempt int // of a gang, that this process has seen the end of
+	undecided   *undecided
 
 	// What set changes.
 	member  *worker.Member // the newest; nil before the join
@@ -79,7 +81,7 @@ func (r *run) asMember(ctx context.Context, err error) command.Result {
 	defer end()
 	watchers.Go(func() {
 		if err := r.keep(ofMember); err != nil {
-			if r.c.OnLoss == LossStop {
+			if r.stopsOnLoss() {
 				select {
 				case r.lost <- err:
 				default: // it is told already

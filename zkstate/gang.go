@@ -1,8 +1,13 @@
 package zkstate
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"path"
 
+	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
 	"muster/view"
@@ -41,21 +46,16 @@ func LastCompletion(ctx context.Context, from getter, j job.Job, g string) (stri
 	return znode.Finished(j.Root, g, a.Number, j.Workers), err
 }
 
-// AbortFinish are the operations that keep an attempt from being finished: they are refused if it was.
-func AbortFinish(j job.Job, g string, attempt int, why string, acl []zkconn.ACL) ([]zkconn.Op, error) {
-	st, err := znode.Encode(znode.Round{Workers: j.Workers, Mode: znode.Durable, Aborted: why})
-	return []zkconn.Op{
-		zkconn.SetOp(znode.RoundState(znode.FinishRound(j.Root, g, attempt)), st, 0),
-		zkconn.CreateOp(znode.Finished(j.Root, g, attempt, j.Workers), []byte("aborted"), zkconn.Persistent, acl),
-	}, err
-}
-
 // countGang counts the workers of a gang: all have completed, or none.
 func (r *Reader) countGang(ctx context.Context, o *resource.Observed, joined int) error {
 	j := job.Of(o.Record)
 	last, err := LastCompletion(ctx, r.source, j, o.Record.Generation)
-	if err != nil {
+	switch {
+	case errors.As(err, new(*zkconn.Error)):
 		return err
+	case err != nil: // somebody else wrote it
+		o.Problem = err.Error()
+		return nil
 	}
 	end, there, err := r.source.Exists(ctx, last)
 	done := 0
@@ -73,13 +73,24 @@ func (s *Store) guardGang(ctx context.Context, j job.Job, g string) ([]zkconn.Op
 	if err != nil || !there || a.State == znode.GangFailed {
 		return nil, err
 	}
-	ops, err := AbortFinish(j, g, a.Number, "the job is deleted or replaced", s.acl)
-	return ops, err
+	token := znode.Finished(j.Root, g, a.Number, j.Workers)
+	stat, decided, err := s.session.Exists(ctx, token)
+	_, room, e := s.session.Exists(ctx, path.Dir(token))
+	switch err = cmp.Or(err, e); {
+	case decided && stat.DataLength == 0:
+		return nil, fmt.Errorf("%w: its workers have completed", plan.ErrMoved)
+	case err != nil || decided || !room: // by hand: it cannot be finished any more
+		return nil, err
+	}
+	return []zkconn.Op{zkconn.CreateOp(token, []byte("aborted"), zkconn.Persistent, s.acl)}, nil
 }
 
 // gang reads how far the workers of a gang have come.
 func (r *Reader) gang(ctx context.Context, o *resource.Observed) (*view.Gang, error) {
 	j, g := job.Of(o.Record), o.Record.Generation
+	if o.Problem != "" {
+		return nil, nil
+	}
 	a, stat, there, err := ReadAttempt(ctx, r.source, j, g)
 	if err != nil || !there {
 		return nil, err

@@ -113,12 +113,20 @@ func (r *Follower) CompletedW(ctx context.Context, rec *resource.Record) (comple
 	if err != nil {
 		return nil, fmt.Errorf("whether the run completes: %w", err)
 	}
-	stat, exists, changed, created, err := r.session.CreatedW(ctx, last)
-	if err != nil {
+	// In a gang another attempt creates the same znode, and sets the state of its round before: that event is then here.
+	aborted := func() bool { return false }
+	if job.Of(rec).Gang != nil {
+		var set <-chan struct{}
+		var deleted func() bool
+		_, _, set, deleted, err = r.session.DeletedW(ctx, znode.RoundState(path.Dir(path.Dir(last))))
+		aborted = func() bool { return zkconn.Closed(set) && !deleted() }
+	}
+	stat, exists, changed, created, e := r.session.CreatedW(ctx, last)
+	if err = cmp.Or(err, e); err != nil {
 		return nil, fmt.Errorf("whether the run completes: %w", err)
 	}
 	return func() bool {
-		return exists && stat.DataLength == 0 || zkconn.Closed(changed) && created()
+		return exists && stat.DataLength == 0 || zkconn.Closed(changed) && created() && !aborted()
 	}, nil
 }
 

@@ -68,8 +68,9 @@ func failFile(dir string, id int) string { return filepath.Join(dir, fmt.Sprint(
 func doneFile(dir string) string         { return filepath.Join(dir, "done") }
 func sayFile(dir string) string          { return filepath.Join(dir, "said") }
 
-// exitFailed is the exit code of a command that was told to fail. exitWrong is that of one that found a promise broken.
-const exitFailed, exitWrong = 9, 3
+// exitFailed is the exit code of a command that was told to fail, or exitFinal, if the file says so. exitWrong is that of
+// one that found a promise broken.
+const exitFailed, exitFinal, exitWrong = 9, 2, 3
 
 // command is what a worker runs. It checks that it runs alone, and meets the others again and again.
 func command(dir string) int {
@@ -90,8 +91,8 @@ func command(dir string) int {
 	}
 	say(dir, "starts", id, attempt, "")
 	for round := 0; ; round++ {
-		if os.Remove(failFile(dir, id)) == nil {
-			return exitFailed
+		if code := told(dir, id); code != 0 {
+			return code
 		}
 		meets := exec.Command(filepath.Join(os.Getenv("FAULTS_BIN"), "muster"), "barrier", "x",
 			"--round", strconv.Itoa(round), "--timeout", "1h")
@@ -112,12 +113,27 @@ func command(dir string) int {
 				}
 			case <-time.After(rig.PollEvery):
 			}
+			if code := told(dir, id); code == exitFinal {
+				return code
+			}
 			if _, err := os.Stat(doneFile(dir)); err == nil { // others may have ended, and not come to this round
 				say(dir, "ends", id, attempt, "")
 				return 0
 			}
 		}
 	}
+}
+
+// told is the exit code with which the command is told to fail; 0: it is not.
+func told(dir string, id int) int {
+	body, err := os.ReadFile(failFile(dir, id))
+	if err != nil || os.Remove(failFile(dir, id)) != nil {
+		return 0
+	}
+	if string(body) == "final" {
+		return exitFinal
+	}
+	return exitFailed
 }
 
 func number(variable string) int {
@@ -154,6 +170,51 @@ func say(dir, what string, id, attempt int, text string) {
 	fmt.Fprintf(f, "%s %d %d %s\n", what, id, attempt, strings.ReplaceAll(text, "\n", " "))
 }
 
+// TestGangAway: a worker that is asked to end while no server can be reached ends. If its command fails then, and its
+// session is lost before it can decide, it still knows how the command has failed, unless another one has decided.
+func TestGangAway(t *testing.T) {
+	t.Parallel()
+	k := newSoak(t, size{workers: 2})
+	first, second := k.workers[0], k.workers[1]
+	runs := [2]*daemon.Process{}
+	launch := func(i int) {
+		var err error
+		if runs[i], err = k.workers[i].launch(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends := func(i, code int) {
+		t.Helper()
+		select {
+		case <-runs[i].Done:
+			if got := runs[i].Code(); got != code {
+				t.Errorf("worker %d ends with %d, want %d", i, got, code)
+			}
+		case <-time.After(2 * time.Minute):
+			t.Fatalf("worker %d does not end", i)
+		}
+	}
+	launch(0)
+	launch(1)
+	k.awaitStarts(1)
+	first.reachable(false)
+	first.terminate()
+	ends(0, 128+int(syscall.SIGTERM))
+	first.reachable(true)
+	launch(0)
+	k.awaitStarts(2)
+	k.check(runs[0].OS.Signal(syscall.SIGSTOP)) // it decides nothing
+	second.reachable(false)
+	if err := os.WriteFile(failFile(k.dir, 1), []byte("final"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	zkconn.Pause(t.Context(), 2*sessionTimeout)
+	second.reachable(true)
+	ends(1, exitFinal)
+	k.check(runs[0].OS.Signal(syscall.SIGCONT))
+	ends(0, exitcode.GangFailed)
+}
+
 // sessionTimeout is that of the workers. A fault that goes on is over sooner or later than it.
 const sessionTimeout = 3 * time.Second
 
@@ -172,6 +233,7 @@ func soakSize() size {
 // No command runs beside one of another attempt or of its own id, each attempt begins in the end, and when the commands
 // may end, all workers end well, after the same attempt. With MUSTER_SOAK=1 there are 300 faults and 16 workers.
 func TestGangSoak(t *testing.T) {
+	t.Parallel()
 	k := newSoak(t, soakSize())
 	for _, w := range k.workers {
 		w.start()
@@ -225,7 +287,7 @@ func newSoak(t *testing.T, size size) *soak {
 	k.job.Lifecycle.OnComplete = job.Retain
 	k.job.Timeouts.Session = resource.Duration(sessionTimeout)
 	gang := job.DefaultGang()
-	gang.Restarts = 1_000_000
+	gang.Restarts, gang.Final = 1_000_000, resource.Codes{exitFinal}
 	k.job.Gang = &gang
 	store := rig.Store(t, k.s, k.job.Root, zkstate.Job())
 	rig.Create(t, store, k.job)
@@ -276,6 +338,21 @@ func (k *soak) begun(a znode.GangAttempt) bool {
 	round := znode.Attempt(k.job.Root, k.g, znode.StartBarrier, a.Number, znode.LatestAttempts(names)[a.Number])
 	stat, there, err := k.s.Exists(k.t.Context(), znode.Counted(round, k.job.Workers-1))
 	return err == nil && there && stat.DataLength == 0
+}
+
+// awaitStarts waits until all commands of an attempt have started.
+func (k *soak) awaitStarts(attempt int) {
+	k.t.Helper()
+	rig.Await(k.t, fmt.Sprint("all commands of attempt ", attempt), func() bool {
+		started := 0
+		for _, line := range k.said() {
+			var id, of int
+			if n, _ := fmt.Sscanf(line, "starts %d %d", &id, &of); n == 2 && of == attempt {
+				started++
+			}
+		}
+		return started == k.job.Workers
+	})
 }
 
 // awaitRun waits until the commands of the newest attempt run.
@@ -499,6 +576,8 @@ func (w *gangWorker) stop() {
 	w.mu.Unlock()
 	if p := w.process(); p != nil {
 		_ = p.Kill()
+	}
+	if w.ended != nil {
 		<-w.ended
 	}
 }
@@ -519,12 +598,15 @@ func (w *gangWorker) freeze(d time.Duration) {
 
 // cutOff makes the servers unreachable for d.
 func (w *gangWorker) cutOff(d time.Duration) {
-	for _, p := range w.proxies {
-		p.Refuse(true)
-		p.Cut()
-	}
+	w.reachable(false)
 	zkconn.Pause(w.k.t.Context(), d)
+	w.reachable(true)
+}
+
+func (w *gangWorker) reachable(yes bool) {
 	for _, p := range w.proxies {
-		p.Refuse(false)
+		if p.Refuse(!yes); !yes {
+			p.Cut()
+		}
 	}
 }

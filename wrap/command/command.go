@@ -260,6 +260,7 @@ type End struct {
 	exitStatus
 	Asked      syscall.Signal // the first signal that asked it to end; 0 if it ended by itself
 	Told       bool           // a signal that was passed on asked it to
+	Late       syscall.Signal // likewise, when it had ended and something of its group had not; 0: none
 	Cause      error          // why it was stopped, if the context or the membership ended first
 	Killed     bool           // the grace was over, somebody asked twice, or the membership was lost
 	restKilled bool           // it left processes behind that had to be killed
@@ -412,6 +413,9 @@ func (s *Supervisor) forward(sig os.Signal) {
 		s.Command.Signal(sig)
 	case sig == s.request.signal && time.Since(s.request.at) < s.Echo:
 	case s.request.signal != nil || s.exited:
+		if s.exited {
+			s.end.Late = sig.(syscall.Signal)
+		}
 		s.killGroup()
 	default:
 		s.end.Told, s.request.signal, s.request.at = true, sig, time.Now()

@@ -309,7 +309,16 @@ func (s *Session) CreatedW(
 	ctx context.Context, path string,
 ) (stat Stat, there bool, changed <-chan struct{}, created func() bool, err error) {
 	there, stat, w, err := watched(ctx, s, "exists", watchKey{path, onExistence}, (*zk.Conn).Exists)
-	return stat, there, w.changed(), func() bool { return w.created }, err
+	return stat, there, w.changed(), func() bool { return w.event == zk.EventNodeCreated }, err
+}
+
+// DeletedW is ExistsW for a caller that must tell a delete from a change. After the channel is closed, deleted reports
+// whether the server said so, as created of CreatedW does.
+func (s *Session) DeletedW(
+	ctx context.Context, path string,
+) (stat Stat, there bool, changed <-chan struct{}, deleted func() bool, err error) {
+	there, stat, w, err := watched(ctx, s, "exists", watchKey{path, onExistence}, (*zk.Conn).Exists)
+	return stat, there, w.changed(), func() bool { return w.event == zk.EventNodeDeleted }, err
 }
 
 // ChildrenW is Children with a channel like that of GetW. The channel is closed when a child is created or deleted.

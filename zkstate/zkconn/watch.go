@@ -43,10 +43,10 @@ type watches struct {
 }
 
 type waiter struct {
-	ch      chan struct{}
-	users   int  // calls of add that returned it, less those of remove
-	conn    int  // number of the connection at the time of add
-	created bool // set before ch is closed
+	ch    chan struct{}
+	users int          // calls of add that returned it, less those of remove
+	conn  int          // number of the connection at the time of add
+	event zk.EventType // set before ch is closed; 0 if events may have been missed
 }
 
 // changed is nil if there is no watch.
@@ -133,7 +133,9 @@ func (w *watches) fire(e zk.Event) {
 	for _, kind := range []kinds{onData, onExistence, onChildren} {
 		if key := (watchKey{e.Path, kind}); gone&kind != 0 {
 			for _, one := range w.chans[key] {
-				one.created = e.Type == zk.EventNodeCreated && one.conn == w.conns && w.resets == 0
+				if one.conn == w.conns && w.resets == 0 {
+					one.event = e.Type
+				}
 			}
 			w.closeAll(key)
 		}

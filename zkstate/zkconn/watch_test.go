@@ -20,7 +20,7 @@ func TestCreatedWhileWatchesAreSetAgain(t *testing.T) {
 		one := w.add(watchKey{"/a", onExistence})
 		w.fire(zk.Event{Type: zk.EventNodeCreated, Path: "/a"})
 		<-one.ch
-		return one.created
+		return one.event == zk.EventNodeCreated
 	}
 	if created() {
 		t.Error("created, before the watches are set again")

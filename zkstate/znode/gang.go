@@ -36,8 +36,17 @@ const (
 // MaxLost is how many ids a GangAttempt names.
 const MaxLost = 100
 
-// maxBecause is how many characters say why an attempt ended.
+// maxBecause is how many bytes say why an attempt ended.
 const maxBecause = 1000
+
+// Because is a reason of any length as a GangAttempt has it.
+func Because(reason string) string {
+	reason = strings.ToValidUTF8(reason, "?")
+	if len(reason) > maxBecause {
+		reason = strings.ToValidUTF8(reason[:maxBecause], "")
+	}
+	return reason
+}
 
 // Failed reports whether no other attempt follows.
 func (a GangAttempt) Failed() bool { return a.State == GangFailed }
