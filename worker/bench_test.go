@@ -99,8 +99,8 @@ func newFleet(b *testing.B, n int) *fleet {
 	return f
 }
 
-// config is that of session i. It is small, but for the lists that whoever clears a round reads, and for the roll, which
-// the last to join writes. Nobody expires while others are measured.
+// config is that of session i. It is small, but for the lists that whoever clears a round reads, and for the roll,
+// which the last to join writes. Nobody expires while others are measured.
 func (f *fleet) config(i int) zkconn.Config {
 	return zkconn.Config{
 		Servers: []string{f.server.Addr()}, Timeout: 2 * time.Minute, Small: !writesRoll(i), ReadBuffer: 256 << 10,

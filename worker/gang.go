@@ -35,8 +35,8 @@ import (
 //
 // Nobody arrives at the round of .start before its command of the attempt before has ended, and what that has published
 // is deleted. So when an attempt begins, nothing is written for an earlier one any more, and no call needs to check it.
-// If a process dies before its transaction nothing has changed, and another one finds the same loss. After it the others
-// go on.
+// If a process dies before its transaction nothing has changed, and another one finds the same loss. After it the
+// others go on.
 
 // ErrMoved means that the attempt to which a command belongs is over. Stop the command, and call Attempt.
 var ErrMoved = errors.New("another attempt has begun, or the gang has failed")
@@ -70,8 +70,8 @@ func (a *Attempt) Err() error {
 	return fmt.Errorf("%w: %s", ErrGangFailed, cmp.Or(a.Because, "nobody says why"))
 }
 
-// Attempt reads the newest attempt. What the member writes for its command belongs to it from now on. While a part of the
-// job is missing that somebody deleted it waits.
+// Attempt reads the newest attempt. What the member writes for its command belongs to it from now on. While a part of
+// the job is missing that somebody deleted it waits.
 func (m *Member) Attempt(ctx context.Context) (a *Attempt, err error) {
 	err = m.untilWritten(ctx, func() error {
 		if err := m.session.Settled(ctx); err != nil { // nothing that a command of before asked for is on its way
@@ -328,7 +328,8 @@ func (m *Member) tryDecide(ctx context.Context, a *Attempt, l Loss) error {
 	}
 	_, err = m.write(ctx, ops...)
 	finished := znode.Finished(m.Job.Root, m.Generation, a.Number, m.Job.Workers)
-	if zkconn.RefusedAt(err, m.attemptAt(), zkconn.ErrBadVersion) || zkconn.RefusedAt(err, finished, zkconn.ErrNodeExists) {
+	if zkconn.RefusedAt(err, m.attemptAt(), zkconn.ErrBadVersion) ||
+		zkconn.RefusedAt(err, finished, zkconn.ErrNodeExists) {
 		return nil // somebody has decided, or all have finished
 	}
 	return err
@@ -382,8 +383,8 @@ func (m *Member) hasFinished() bool {
 	return a != nil && a.arrived.Load()
 }
 
-// madeFinish reports whether this worker was the last whose command ended well: one transaction made its arrival and the
-// token.
+// madeFinish reports whether this worker was the last whose command ended well: one transaction made its arrival and
+// the token.
 func (m *Member) madeFinish(ctx context.Context) bool {
 	a := m.attempt.Load()
 	if a == nil {
@@ -395,8 +396,8 @@ func (m *Member) madeFinish(ctx context.Context) bool {
 	return err == nil && e == nil && there && own.Czxid == token.Czxid
 }
 
-// Withdraw deletes the arrival of this worker at the start of the attempt. begun: the attempt has begun, so call Decide.
-// If it begins in the moment in between, the others may have found this worker lost before.
+// Withdraw deletes the arrival of this worker at the start of the attempt. begun: the attempt has begun, so call
+// Decide. If it begins in the moment in between, the others may have found this worker lost before.
 func (m *Member) Withdraw(ctx context.Context, a *Attempt) (begun bool, err error) {
 	start, err := m.startRound(ctx, a)
 	if err != nil {

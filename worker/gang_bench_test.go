@@ -17,10 +17,10 @@ import (
 	"muster/zkstate/znode"
 )
 
-// BenchmarkGang cuts off one worker of a gang of 1,000, and of 10,000, whose sessions are all in this process, and begins
-// again with another process of it. It counts what the server gets, and compares times in the same run: restart/barrier
-// is from when all know that the attempt is over until all may start their commands, over a live barrier of as many;
-// recovery is from the cut until then, over the session timeout and such a barrier.
+// BenchmarkGang cuts off one worker of a gang of 1,000, and of 10,000, whose sessions are all in this process, and
+// begins again with another process of it. It counts what the server gets, and compares times in the same run:
+// restart/barrier is from when all know that the attempt is over until all may start their commands, over a live
+// barrier of as many; recovery is from the cut until then, over the session timeout and such a barrier.
 func BenchmarkGang(b *testing.B) {
 	f := newFleet(b, many)
 	f.restart(few) // the server warms up

@@ -277,8 +277,8 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// TestGangOutlivesItsLastWorker: the last worker whose command ended well loses its session before it is told so. In the
-// next one it still does what on_complete says. Who is away until then is told that it has completed.
+// TestGangOutlivesItsLastWorker: the last worker whose command ended well loses its session before it is told so. In
+// the next one it still does what on_complete says. Who is away until then is told that it has completed.
 func TestGangOutlivesItsLastWorker(t *testing.T) {
 	t.Parallel()
 	g := newGang(t, 2, 0)
@@ -288,7 +288,8 @@ func TestGangOutlivesItsLastWorker(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- away.FinishAttempt(early, g.attempts[1]) }()
 	rig.Await(t, "it has arrived", func() bool {
-		_, there, err := g.sessions[0].Exists(t.Context(), znode.Arrival(znode.FinishRound(g.job.Root, away.Generation, 1), 1))
+		arrival := znode.Arrival(znode.FinishRound(g.job.Root, away.Generation, 1), 1)
+		_, there, err := g.sessions[0].Exists(t.Context(), arrival)
 		return err == nil && there
 	})
 	cancel()

@@ -68,8 +68,8 @@ func failFile(dir string, id int) string { return filepath.Join(dir, fmt.Sprint(
 func doneFile(dir string) string         { return filepath.Join(dir, "done") }
 func sayFile(dir string) string          { return filepath.Join(dir, "said") }
 
-// exitFailed is the exit code of a command that was told to fail, or exitFinal, if the file says so. exitWrong is that of
-// one that found a promise broken.
+// exitFailed is the exit code of a command that was told to fail, or exitFinal, if the file says so. exitWrong is that
+// of one that found a promise broken.
 const exitFailed, exitFinal, exitWrong = 9, 2, 3
 
 // command is what a worker runs. It checks that it runs alone, and meets the others again and again.
