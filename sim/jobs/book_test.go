@@ -22,6 +22,7 @@ type book struct {
 	record *resource.Record // as it is now; nil: none
 	runs   map[string]*run  // by generation
 	live   map[string]int64 // the session that owns the live znode of an identity
+	lost   map[int64]bool   // sessions that have ended
 	roll   []znode.Worker   // in the job znode; nil: none
 	taken  bool             // live znodes are deleted by hand: a command may run longer than its worker is live
 }
@@ -56,7 +57,7 @@ type run struct {
 }
 
 func newBook(j job.Job) *book {
-	return &book{job: j, owners: map[int64]*life{}, runs: map[string]*run{}, live: map[string]int64{}}
+	return &book{job: j, owners: map[int64]*life{}, runs: map[string]*run{}, live: map[string]int64{}, lost: map[int64]bool{}}
 }
 
 func (b *book) run(g string) *run {
@@ -158,6 +159,7 @@ func (s step) closes() bool { return len(s.Ops) > 0 && s.Ops[0].Type == zkmodel.
 
 // endSession takes the ephemeral znodes of a session away.
 func (b *book) endSession(id int64) {
+	b.lost[id] = true
 	for identity, owner := range b.live {
 		if owner == id {
 			delete(b.live, identity)

@@ -66,6 +66,9 @@ func (b *book) starts(m *ganger) error {
 	if one := r.barriers[znode.StartBarrier]; one == nil || !one.releasedRound(m.a.Number) {
 		return fmt.Errorf("%s starts its command in attempt %d, which has not begun", m.life.name, m.a.Number)
 	}
+	if b.lost[m.session] { // it is about to be told, and then ends its command
+		return nil
+	}
 	for identity, c := range r.gang.running {
 		if !b.taken && (c.attempt != m.a.Number || identity == m.Identity) {
 			return fmt.Errorf("%s starts its command in attempt %d, and that of %s in attempt %d runs",
