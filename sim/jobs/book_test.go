@@ -57,7 +57,9 @@ type run struct {
 }
 
 func newBook(j job.Job) *book {
-	return &book{job: j, owners: map[int64]*life{}, runs: map[string]*run{}, live: map[string]int64{}, lost: map[int64]bool{}}
+	return &book{
+		job: j, owners: map[int64]*life{}, runs: map[string]*run{}, live: map[string]int64{}, lost: map[int64]bool{},
+	}
 }
 
 func (b *book) run(g string) *run {
