@@ -347,12 +347,10 @@ func (g *gang) command(ofMember context.Context) (command.Result, error) {
 		} else {
 			text += ", because " + e.Cause.Error()
 		}
-		return command.Result{Code: e.Code(), Text: text + "; " + g.leave(ofMember, false, endOf(&e), e.Cause)}, nil
+		return g.leaves(ofMember, e.Code(), text, &e, e.Cause), nil
 	case e.Late != 0 && (e.Cause != nil || e.Completes()):
 		g.drain(ofMember)
-		return command.Result{
-			Code: 128 + int(e.Late), Text: text + "; " + g.leave(ofMember, false, endOf(&e), e.Cause),
-		}, nil
+		return g.leaves(ofMember, 128+int(e.Late), text, &e, e.Cause), nil
 	case e.Cause != nil:
 		g.Log.Warn("the command has ended with its attempt", "job", g.m.Job.Path(), "id", g.m.ID,
 			"attempt", g.a.Number, "end", text, "reason", e.Cause)
@@ -370,8 +368,15 @@ func (g *gang) command(ofMember context.Context) (command.Result, error) {
 	} else {
 		g.decideLast(ofMember, why)
 	}
-	// The workers, or this one, are asked to end meanwhile: the code is the command's.
-	return command.Result{Code: code, Text: text + "; " + g.leave(ofMember, false, endOf(&e), err)}, nil
+	// The workers were asked to end, or this one was: the exit code is still the command's.
+	return g.leaves(ofMember, code, text, &e, err), nil
+}
+
+// leaves ends a worker whose command has ended so.
+func (g *gang) leaves(
+	ofMember context.Context, code int, text string, e *command.End, because error,
+) command.Result {
+	return command.Result{Code: code, Text: text + "; " + g.leave(ofMember, false, endOf(e), because)}
 }
 
 // says is what a decision says of this worker's command.
