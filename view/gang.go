@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"muster/text"
@@ -22,6 +23,9 @@ type Gang struct {
 
 	Missing  []int `json:"missing,omitempty"`  // ids of those for whom the start waits
 	Finished []int `json:"finished,omitempty"` // ids of those whose command has ended well in this attempt
+
+	Spares []string `json:"spares,omitempty"` // identities of those who wait to replace a worker, in the order of their seats
+	Seats  int      `json:"seats,omitempty"`  // for spares
 }
 
 // GangState says how far an attempt is.
@@ -59,8 +63,21 @@ func (g *Gang) Lines(workers int, now time.Time) []string {
 	if n := len(g.Finished); n > 0 && g.State == GangRuns {
 		lines = append(lines, fmt.Sprintf("%d of %d commands have ended well: id %s", n, workers, ranges(g.Finished)))
 	}
+	if g.Seats > 0 && g.State != GangFinished && g.State != GangFailed {
+		spares := fmt.Sprintf("%d of %d spares wait", len(g.Spares), g.Seats)
+		if n := len(g.Spares); n > 0 {
+			spares += ": " + text.Visible(strings.Join(g.Spares[:min(n, maxSpares)], ", "))
+			if n > maxSpares {
+				spares += ", …"
+			}
+		}
+		lines = append(lines, spares)
+	}
 	return lines
 }
+
+// maxSpares is how many spares a line names.
+const maxSpares = 8
 
 // agoText is "3h ago", or without ages "at 2026-07-01T02:00Z".
 func agoText(now, at time.Time) string {

@@ -267,7 +267,8 @@ func (jobs) Gauges(r Resource) []Gauge {
 	}
 	if g := r.Gang; g != nil {
 		all = append(all, Gauge{"gang_attempt", "Which attempt of the gang is the newest, from 1.", float64(g.Attempt)},
-			Gauge{"gang_restarts_used", "How many restarts of the gang were used.", float64(g.Used)})
+			Gauge{"gang_restarts_used", "How many restarts of the gang were used.", float64(g.Used)},
+			Gauge{"gang_spares", "How many spares of the gang wait.", float64(len(g.Spares))})
 	}
 	if last := job.LastRun(rec); last != nil {
 		if t, err := time.Parse(time.RFC3339, last.Completed); err == nil {

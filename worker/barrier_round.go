@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muster/resource"
+	"muster/resource/job"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
 )
@@ -181,7 +182,11 @@ func (m *Member) NextRound(ctx context.Context, name string) (int, error) {
 
 // keptRounds maps each round that exists to its latest attempt.
 func (m *Member) keptRounds(ctx context.Context, name string) (map[int]int, error) {
-	names, _, _, err := zkconn.IfThere(m.session.Children(ctx, znode.BarrierFloor(m.Job.Root, m.Generation, name)))
+	return keptRounds(ctx, m.session, m.Job, m.Generation, name)
+}
+
+func keptRounds(ctx context.Context, s *zkconn.Session, j job.Job, g, name string) (map[int]int, error) {
+	names, _, _, err := zkconn.IfThere(s.Children(ctx, znode.BarrierFloor(j.Root, g, name)))
 	return znode.LatestAttempts(names), err
 }
 

@@ -66,7 +66,7 @@ func (j *join) findIndex() (err error) {
 			return err
 		}
 	}
-	if j.index < 0 || j.index >= j.job.Workers {
+	if j.index < 0 || j.index >= j.job.Workers && !j.job.Gang.HasSpares() {
 		return fmt.Errorf("%w: it is %d, and the job has 0 to %d", ErrNoIndex, j.index, j.job.Workers-1)
 	}
 	return nil
@@ -78,7 +78,7 @@ var errNoID = errors.New("the claim is damaged")
 // idOf is the id of an identity with this claim, which the transaction with this czxid created.
 func (j *join) idOf(ctx context.Context, claim znode.Claim, czxid int64) (int, error) {
 	switch {
-	case !j.byIndex():
+	case !j.byIndex() && claim.ID == nil:
 		return j.find(ctx, czxid)
 	case claim.ID == nil || *claim.ID >= j.job.Workers:
 		by := znode.ByIdentity(j.job.Root, j.rec.Generation, j.c.Identity)

@@ -133,25 +133,34 @@ const maxAttempts = 100
 // the job's join timeout. The error then wraps the reason and context.DeadlineExceeded. If no server answers, the
 // reason is zkconn.ErrUnreachable.
 func Join(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
-	if err := znode.CheckIdentity(c.Identity); err != nil {
+	j := newJoin(s, c)
+	return j.until(ctx, j.attempt)
+}
+
+func newJoin(s *zkconn.Session, c Config) *join {
+	return &join{s: s, c: c, nonce: zkstate.NewID(), begun: time.Now()}
+}
+
+// until calls attempt until it has made this process a worker, or has failed for good.
+func (j *join) until(ctx context.Context, attempt func(context.Context) (*Member, error)) (*Member, error) {
+	if err := znode.CheckIdentity(j.c.Identity); err != nil {
 		return nil, err
 	}
-	j := &join{s: s, c: c, nonce: zkstate.NewID(), begun: time.Now()}
 	for {
-		m, err := j.attempt(ctx)
+		m, err := attempt(ctx)
 		if err == nil {
 			return m.start(), nil
 		}
 		moved := errors.Is(err, errAgain) || errors.Is(err, zkconn.ErrNoNode) // the generation may end at any moment
 		if moved && j.attempts < maxAttempts {
 			j.attempts++
-			err = s.Sync(ctx, znode.Record(job.KindName, c.Root, c.Job))
+			err = j.s.Sync(ctx, znode.Record(job.KindName, j.c.Root, j.c.Job))
 		}
 		if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(*waitError)) {
 			err = fmt.Errorf("%w: %w", zkconn.ErrUnreachable, text.Plain(err)) // a request that got no answer
 		}
 		if err != nil {
-			return nil, fmt.Errorf("join %s as %s: %w", resource.Join(c.Root, c.Job), c.Identity, err)
+			return nil, fmt.Errorf("join %s as %s: %w", resource.Join(j.c.Root, j.c.Job), j.c.Identity, err)
 		}
 	}
 }
@@ -335,6 +344,9 @@ func (j *join) folders() ([]zkconn.Op, error) {
 // claim is the transaction of an identity that joins for the first time.
 func (j *join) claim(ctx context.Context) (*Member, error) {
 	root, g := j.job.Root, j.rec.Generation
+	if j.byIndex() && j.index >= j.job.Workers {
+		return j.claimNone(ctx)
+	}
 	claim := znode.Claim{Nonce: j.nonce, Lives: 1, State: znode.In}
 	info := j.info(znode.NoID)
 	if j.byIndex() {
@@ -385,11 +397,24 @@ func (j *join) claim(ctx context.Context) (*Member, error) {
 	return nil, j.refused(ctx, err)
 }
 
-// info is what the znodes of this worker say of it. Only one that brings its id names its identity.
+// claimNone is claim of a process that brings an index beyond the last: it is a spare, unless it has an id already.
+func (j *join) claimNone(ctx context.Context) (*Member, error) {
+	_, mine, err := j.s.Exists(ctx, znode.ByIdentity(j.job.Root, j.rec.Generation, j.c.Identity))
+	switch {
+	case err != nil:
+		return nil, err
+	case mine:
+		return j.rejoin(ctx)
+	}
+	return nil, ErrSpare
+}
+
+// info is what the znodes of this worker say of it. Its identity is named where the claim may be another's than the one
+// that was created with the id.
 func (j *join) info(id int) znode.Worker {
 	info := j.c.Info
 	info.ID, info.Identity = id, ""
-	if j.byIndex() {
+	if j.byIndex() || j.job.Gang.HasSpares() {
 		info.Identity = j.c.Identity
 	}
 	return info
@@ -456,10 +481,7 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 		end = j.begun.Add(time.Duration(j.job.Timeouts.Join))
 		timeUp = time.After(time.Until(end))
 	}
-	if j.c.Waiting != nil && what != j.waitsFor {
-		j.c.Waiting(fmt.Sprintf("%s (%s at most)", what, roughly(max(0, time.Until(end)))))
-		j.waitsFor = what
-	}
+	j.tell(what, fmt.Sprintf(" (%s at most)", roughly(max(0, time.Until(end)))))
 	select {
 	case <-event:
 	case <-other:
@@ -477,6 +499,14 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 	}
 	j.attempts = 0
 	return errAgain
+}
+
+// tell says for what it waits, and how long at most, unless it has said that it waits for this.
+func (j *join) tell(what, limit string) {
+	if j.c.Waiting != nil && what != j.waitsFor {
+		j.c.Waiting(what + limit)
+		j.waitsFor = what
+	}
 }
 
 // errTooLate is the reason if what Join waited for came when the time was over.
@@ -559,7 +589,7 @@ func (j *join) rejoin(ctx context.Context) (*Member, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case j.byIndex() && id != j.index:
+	case j.byIndex() && id != j.index && !j.job.Gang.HasSpares(): // else it may have taken another's
 		return nil, fmt.Errorf("%w: %s joined with %d, and comes back with %d", ErrOtherIndex, j.c.Identity, id, j.index)
 	case mine:
 		return j.becomeMember(ctx, id, claim, stat.Version)
@@ -679,6 +709,8 @@ func (j *join) full(ctx context.Context) error {
 	switch {
 	case j.wrong != nil:
 		return j.wrong
+	case j.job.Gang.HasSpares():
+		return ErrSpare
 	case j.byIndex():
 		return j.taken(ctx)
 	}
@@ -701,12 +733,12 @@ func (j *join) full(ctx context.Context) error {
 			vacant = append(vacant, "perhaps others")
 			break
 		}
-		who, err := j.vacancy(ctx, identity)
+		id, _, err := j.vacancy(ctx, identity)
 		if err != nil {
 			return err
 		}
-		if who != "" {
-			vacant = append(vacant, who)
+		if id != znode.NoID {
+			vacant = append(vacant, fmt.Sprintf("id %d (%s)", id, identity))
 		}
 	}
 	if len(vacant) == 0 {
@@ -717,18 +749,20 @@ func (j *join) full(ctx context.Context) error {
 		ErrFull, n, n, strings.Join(vacant, ", "))
 }
 
-// vacancy describes a worker that is not live and may come back. It is empty for one that has completed.
-func (j *join) vacancy(ctx context.Context, identity string) (string, error) {
+// vacancy is the id of a worker that is not live and may come back, and the version of its claim. It is NoID of one that
+// has completed, or has no id.
+func (j *join) vacancy(ctx context.Context, identity string) (id int, version int32, err error) {
 	body, stat, _, err := zkconn.IfThere(j.s.Get(ctx, znode.ByIdentity(j.job.Root, j.rec.Generation, identity)))
 	claim, bad := znode.Decode[znode.Claim](body)
 	if err != nil || bad != nil || claim.State == znode.Done {
-		return "", err
+		return znode.NoID, 0, err
 	}
-	id, err := j.find(ctx, stat.Czxid)
-	if errors.Is(err, errAgain) || err == nil && id >= j.job.Workers {
-		return "", nil
+	id, err = j.idOf(ctx, claim, stat.Czxid)
+	switch {
+	case errors.Is(err, errAgain), errors.Is(err, errNoID), err == nil && id >= j.job.Workers:
+		return znode.NoID, 0, nil
 	}
-	return fmt.Sprintf("id %d (%s)", id, identity), err
+	return id, stat.Version, err
 }
 
 // withdraw undoes, in one transaction, a join that came too late: two joined at once, and one place was left. Only

@@ -304,16 +304,25 @@ func isOpen(ctx context.Context, s *zkconn.Session, j job.Job, g string) (bool, 
 	return false, nil
 }
 
-// gone is what it means for this member that a znode is missing: ErrDamaged, or ErrFenced if its generation has ended.
+// gone is what it means for this member that a znode is missing: ErrDamaged, ErrFenced if its generation has ended, or
+// ErrReplaced.
 func (m *Member) gone(ctx context.Context, s *zkconn.Session, missing string) error {
 	open, err := isOpen(ctx, s, m.Job, m.Generation)
 	switch {
 	case err != nil:
 		return err
-	case open:
-		return &damagedError{missing}
+	case !open:
+		return m.generationEnded()
+	case missing == m.by() && m.Job.Gang.HasSpares():
+		body, _, _, err := zkconn.IfThere(s.Get(ctx, znode.ID(m.Job.Root, m.Generation, m.ID)))
+		if err != nil {
+			return err
+		}
+		if now, err := znode.DecodeWorker(body); err == nil && now.Identity != "" && now.Identity != m.Identity {
+			return fmt.Errorf("%w: %s is worker %d now", ErrReplaced, now.Identity, m.ID)
+		}
 	}
-	return m.generationEnded()
+	return &damagedError{missing}
 }
 
 // awaitPart waits, if err is ErrDamaged, until the part is there again, or for damageCheck. It returns any other error,

@@ -63,7 +63,7 @@ func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, er
 	left := m.unconfirmed != nil && claim.Nonce == m.unconfirmed.Nonce
 	completed := left && m.unconfirmed.State == znode.Done
 	if !there && (m.unconfirmed != nil && m.unconfirmed.State == znode.Done || m.hasFinished()) {
-		if completed, err = m.allCompleted(ctx, s); err != nil {
+		if completed, err = haveCompleted(ctx, s, m.Job, m.Generation); err != nil {
 			return nil, err
 		}
 	}
@@ -96,20 +96,20 @@ func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, er
 	return m.moveTo(ctx, s, stat.Version, exists)
 }
 
-// allCompleted reports whether the generation, of which the claims are gone, has ended because all had completed.
-// Terminate or apply may have ended it after the session was lost. If on_complete removes the job, it is gone then too,
-// and all count as completed. A Record that cannot be read tells nothing.
-func (m *Member) allCompleted(ctx context.Context, s *zkconn.Session) (bool, error) {
-	body, _, err := s.Get(ctx, znode.Record(job.KindName, m.Job.Root, m.Job.Name))
+// haveCompleted reports whether generation g, of which the claims are gone, has ended because all had completed.
+// Terminate or apply may have ended it meanwhile. If on_complete removes the job, it is gone then too, and all count as
+// completed. A Record that cannot be read tells nothing.
+func haveCompleted(ctx context.Context, s *zkconn.Session, j job.Job, g string) (bool, error) {
+	body, _, err := s.Get(ctx, znode.Record(job.KindName, j.Root, j.Name))
 	if errors.Is(err, zkconn.ErrNoNode) {
-		return m.Job.Lifecycle.OnComplete == job.Remove, nil
+		return j.Lifecycle.OnComplete == job.Remove, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	rec, err := znode.DecodeRecordAt(job.Kind(), m.Job.Path(), body)
+	rec, err := znode.DecodeRecordAt(job.Kind(), j.Path(), body)
 	last := job.LastRun(&rec)
-	return err == nil && last != nil && last.Generation == m.Generation, nil
+	return err == nil && last != nil && last.Generation == g, nil
 }
 
 // moveTo is the transaction that rejoins. The claim is ours at this version. old: the old live znode is still there.

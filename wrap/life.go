@@ -127,7 +127,7 @@ func (l *life) run(
 	if err != nil {
 		return command.Result{Code: command.StartCode(err), Err: err}
 	}
-	err = step(ctx, l.Signals, 0, inTime(l.JoinTimeout, join))
+	err = step(ctx, l.Signals, 0, join)
 	if _, isMember, _ := l.state(); !isMember {
 		return notStarted(err)
 	}

@@ -75,7 +75,7 @@ func RunMember(ctx context.Context, c MemberConfig) command.Result {
 		again:   func(error, bool) bool { return c.OnLoss != LossStop },
 		refused: func(err error) bool { return errors.Is(err, member.ErrHeld) && c.Member.FailHeld },
 	}
-	return r.run(ctx, r.healthOf(), true, r.join, r.asMember)
+	return r.run(ctx, r.healthOf(), true, inTime(r.JoinTimeout, r.join), r.asMember)
 }
 
 func (r *memberRun) take(

@@ -38,7 +38,7 @@ func Run(ctx context.Context, c Config) command.Result {
 		c: c, begun: time.Now(), barriers: newBarriers(), changed: make(chan struct{}),
 	}
 	return r.run(ctx, healthOf{info: r.info, counts: []prometheus.Collector{r.barriers}}, true,
-		r.join, r.asMember)
+		r.join, r.asMembers)
 }
 
 // run is one Run: this process's place in a job over all its sessions. It is one Member after the other, until the last
@@ -72,7 +72,25 @@ func (r *run) info() []string {
 	}
 }
 
-// asMember is everything after the join. err, unless nil, came up during the join: then the worker leaves.
+// asMembers is everything after the join. If a spare takes the id of this process, it joins again, as a spare itself.
+func (r *run) asMembers(ctx context.Context, err error) command.Result {
+	for {
+		result := r.asMember(ctx, err)
+		if !errors.Is(result.Err, worker.ErrReplaced) {
+			return result
+		}
+		r.Log.Warn("joining again, for another id", "reason", result.Err)
+		r.closeSession()
+		r.set(func() { r.member, r.over = nil, nil })
+		r.overAttempt, r.undecided = 0, nil
+		err = step(ctx, r.Signals, 0, r.join)
+		if m, _, _ := r.now(); m == nil {
+			return notStarted(err)
+		}
+	}
+}
+
+// asMember is the life of one member. err, unless nil, came up during the join: then the worker leaves.
 func (r *run) asMember(ctx context.Context, err error) command.Result {
 	ofMember, end := context.WithCancel(context.WithoutCancel(ctx))
 	ofCommand, stop := context.WithCancelCause(ctx)
@@ -306,24 +324,42 @@ func (r *run) writeRoll(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// join makes this process a member, in another session if one is lost on the way.
+// join makes this process a member. A spare waits for that without a limit.
 func (r *run) join(ctx context.Context) error {
+	for {
+		if err := inTime(r.JoinTimeout, r.joinAsWorker)(ctx); !errors.Is(err, worker.ErrSpare) {
+			return err
+		}
+		switch err := r.joinOnce(ctx, worker.Spare); {
+		case errors.Is(err, worker.ErrStopRequested):
+			return ErrTerminated
+		case !r.joinsAgain(ctx, err):
+			return err
+		}
+	}
+}
+
+// joinAsWorker joins, in another session if one is lost on the way.
+func (r *run) joinAsWorker(ctx context.Context) error {
 	if err := r.chooseAddress(ctx); err != nil {
 		return err
 	}
 	for {
-		m, err := r.joinOnce(ctx)
-		if err == nil {
-			r.set(func() { r.member, r.isMember = m, true })
-			return nil
-		}
-		if !errors.Is(err, zkconn.ErrSessionLost) || ctx.Err() != nil {
+		if err := r.joinOnce(ctx, worker.Join); !r.joinsAgain(ctx, err) {
 			return err
 		}
-		path := resource.Join(r.c.Worker.Root, r.c.Worker.Job)
-		r.Log.Warn("the session is lost; joining again", "job", path, "reason", err)
-		r.c.Worker.FailHeld = false // the process that holds the identity may be this one
 	}
+}
+
+// joinsAgain reports whether another session is worth a try.
+func (r *run) joinsAgain(ctx context.Context, err error) bool {
+	if !errors.Is(err, zkconn.ErrSessionLost) || ctx.Err() != nil {
+		return false
+	}
+	path := resource.Join(r.c.Worker.Root, r.c.Worker.Job)
+	r.Log.Warn("the session is lost; joining again", "job", path, "reason", err)
+	r.c.Worker.FailHeld = false // the process that holds the identity may be this one
+	return true
 }
 
 // chooseAddress takes this machine's address and a free port if the configuration has no address, and the address as
@@ -356,10 +392,12 @@ func (r *run) chooseAddress(ctx context.Context) error {
 }
 
 // joinOnce opens a session, creates the job if that is asked for, and joins. If it fails it leaves no session behind.
-func (r *run) joinOnce(ctx context.Context) (m *worker.Member, err error) {
+func (r *run) joinOnce(
+	ctx context.Context, join func(context.Context, *zkconn.Session, worker.Config) (*worker.Member, error),
+) (err error) {
 	s, err := r.openSession(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -368,11 +406,12 @@ func (r *run) joinOnce(ctx context.Context) (m *worker.Member, err error) {
 	}()
 	if r.c.Create != nil {
 		if err := r.c.Create(ctx, s); err != nil {
-			return nil, unanswered(err)
+			return unanswered(err)
 		}
 	}
-	if m, err = worker.Join(ctx, s, r.c.Worker); err != nil {
-		return nil, err
+	m, err := join(ctx, s, r.c.Worker)
+	if err != nil {
+		return err
 	}
 	if time.Duration(m.Job.Timeouts.Session) != r.timeout { // the Record has changed while it waited
 		first := m
@@ -380,11 +419,15 @@ func (r *run) joinOnce(ctx context.Context) (m *worker.Member, err error) {
 			m, err = r.rejoin(ctx, first)
 			return err
 		})
+		if err != nil {
+			return err
+		}
 	}
-	if err == nil && r.c.Joined != nil {
+	if r.c.Joined != nil {
 		r.c.Joined(m)
 	}
-	return m, err
+	r.set(func() { r.member, r.isMember = m, true })
+	return nil
 }
 
 // keep joins again whenever the session is lost. It returns nil when the Member has left or completed, or ctx ends;

@@ -97,7 +97,10 @@ func (r *Reader) gang(ctx context.Context, o *resource.Observed) (*view.Gang, er
 	}
 	v := &view.Gang{
 		Attempt: a.Number, State: view.GangWaits, Since: stat.Mtime, Used: a.Used, Restarts: j.Gang.Restarts,
-		Because: a.Because, By: a.By, Exit: a.Exit, Lost: a.Lost,
+		Because: a.Because, By: a.By, Exit: a.Exit, Lost: a.Lost, Seats: j.Gang.Spares,
+	}
+	if v.Spares, err = r.spares(ctx, j, g); err != nil {
+		return nil, err
 	}
 	if a.State == znode.GangFailed {
 		v.State = view.GangFailed
@@ -129,4 +132,26 @@ func (r *Reader) gang(ctx context.Context, o *resource.Observed) (*view.Gang, er
 		v.State = view.GangFinished
 	}
 	return v, nil
+}
+
+// spares are the identities of those who wait in the seats of a gang, in the order of these. One that cannot be read
+// has none.
+func (r *Reader) spares(ctx context.Context, j job.Job, g string) (waiting []string, err error) {
+	if j.Gang.Spares == 0 {
+		return nil, nil
+	}
+	names, err := r.children(ctx, znode.Spares(j.Root, g))
+	if err != nil {
+		return nil, err
+	}
+	for _, seat := range znode.TakenSeats(names, j.Gang.Spares) {
+		body, _, there, err := zkconn.IfThere(r.source.Get(ctx, znode.Spare(j.Root, g, seat)))
+		if err != nil {
+			return nil, err
+		}
+		if info, err := znode.DecodeWorker(body); there && err == nil {
+			waiting = append(waiting, info.Identity)
+		}
+	}
+	return waiting, nil
 }

@@ -14,12 +14,16 @@ type Gang struct {
 	Restarts int               `json:"restarts"`        // so often in a generation
 	Final    resource.Codes    `json:"final,omitempty"` // exit codes of commands that no restart repairs
 	Wait     resource.Duration `json:"wait"`            // those who are there wait so long for who is missing
+	// So many more processes may wait in seats; one takes the id of a worker that is gone, and not back after Replace.
+	Spares  int               `json:"spares,omitempty"`
+	Replace resource.Duration `json:"replace,omitempty"`
 }
 
-// The block of a gang, and the largest number of restarts.
+// The block of a gang, and the largest numbers of restarts and of spares.
 const (
 	GangBlock   = "gang"
 	maxRestarts = 1_000_000
+	maxSpares   = 1000
 )
 
 // DefaultGang is a gang with all defaults.
@@ -43,6 +47,15 @@ var gangProperties = sync.OnceValue(func() []resource.Property[Gang] {
 		},
 		resource.DurationOf("wait", "10m", "how long those who are there wait for who is missing",
 			func(g *Gang) *resource.Duration { return &g.Wait }),
+		{
+			Name: "spares", Doc: "how many processes more may wait to replace a worker", Type: resource.TypeInt,
+			Default: "0", Max: maxSpares, Immutable: true, Ref: func(g *Gang) any { return &g.Spares },
+		},
+		{
+			Name: "replace", Doc: "how long a worker that is gone may come back before a spare takes its id",
+			Type: resource.TypeDuration, Default: "0s", Max: int64(resource.MaxDuration),
+			Ref: func(g *Gang) any { return &g.Replace },
+		},
 	}
 })
 
@@ -65,7 +78,10 @@ func (g *Gang) check() error {
 	return nil
 }
 
-// fields are those of the job that say of its gang. That it is one cannot change; the others can.
+// HasSpares reports whether processes may wait in seats.
+func (g *Gang) HasSpares() bool { return g != nil && g.Spares > 0 }
+
+// fields are those of the job that say of its gang. That it is one cannot change.
 func (g *Gang) fields() []resource.Field {
 	if g == nil {
 		return nil

@@ -52,6 +52,7 @@ type run struct {
 	completed  map[string]bool // identities
 	barriers   map[string]*barrier
 	gang       gangBook
+	replaced   map[int]string // ids whose claim was deleted by a spare that takes them, and whose they were
 	terminated bool // its workers were asked to stop
 	values     values
 }
@@ -67,6 +68,7 @@ func (b *book) run(g string) *run {
 		b.runs[g] = &run{
 			holders: map[string]*life{}, claims: map[string]znode.Claim{},
 			ids: map[int]string{}, completed: map[string]bool{}, barriers: map[string]*barrier{}, values: newValues(),
+			replaced: map[int]string{},
 			gang: gangBook{running: map[string]commandOf{}, well: map[int]map[int]bool{}},
 		}
 	}
@@ -568,7 +570,7 @@ func (b *book) mustHold(s step) error {
 			}
 			g = b.record.Generation
 		}
-		if g == "" || s.Ops[i].Type == zkmodel.OpCheck {
+		if g == "" || s.Ops[i].Type == zkmodel.OpCheck || p.is("spare", "*") {
 			continue
 		}
 		if b.run(g).holders[s.who.identity] != s.who {
@@ -588,6 +590,9 @@ func (b *book) mustHold(s step) error {
 func (b *book) applyClaim(s step, op zkmodel.Op, p place) error {
 	r, identity := b.run(p.g), p.parts[1]
 	old, had := r.claims[identity]
+	if op.Type == zkmodel.OpDelete && s.who != nil && identity != s.who.identity && !b.ended(p.g) {
+		return r.applyReplacement(b, s, identity)
+	}
 	if op.Type == zkmodel.OpDelete {
 		delete(r.claims, identity)
 		delete(r.holders, identity)
@@ -644,6 +649,10 @@ func (b *book) applyID(s step, op zkmodel.Op, p place) error {
 			r.ids[id] = s.who.identity
 		}
 	case zkmodel.OpSetData:
+		if s.who != nil && r.replaced[id] != "" && s.setsClaimOf(id) {
+			r.ids[id] = s.who.identity
+			delete(r.replaced, id)
+		}
 		if s.who != nil && r.ids[id] != s.who.identity {
 			return fmt.Errorf("it writes id %d, which %q has", id, r.ids[id])
 		}

@@ -29,6 +29,7 @@ type gangBook struct {
 // commandOf is a command that runs. It ends with its session at the latest.
 type commandOf struct {
 	attempt int
+	id      int
 	session int64
 }
 
@@ -70,12 +71,12 @@ func (b *book) starts(m *ganger) error {
 		return nil
 	}
 	for identity, c := range r.gang.running {
-		if !b.taken && (c.attempt != m.a.Number || identity == m.Identity) {
+		if !b.taken && (c.attempt != m.a.Number || c.id == m.ID) {
 			return fmt.Errorf("%s starts its command in attempt %d, and that of %s in attempt %d runs",
 				m.life.name, m.a.Number, identity, c.attempt)
 		}
 	}
-	r.gang.running[m.Identity] = commandOf{m.a.Number, m.session}
+	r.gang.running[m.Identity] = commandOf{m.a.Number, m.ID, m.session}
 	return nil
 }
 
@@ -135,6 +136,33 @@ func (b *book) applyFinished(p place) error {
 		r.completed[identity] = true
 	}
 	return nil
+}
+
+// applyReplacement notes that a spare deletes the claim of somebody whose id it takes. Nobody is replaced while live.
+func (r *run) applyReplacement(b *book, s step, identity string) error {
+	if _, live := b.live[identity]; live {
+		return fmt.Errorf("it replaces %s, who is live", identity)
+	}
+	for id, of := range r.ids {
+		if of == identity {
+			r.replaced[id] = identity
+			delete(r.claims, identity)
+			delete(r.holders, identity)
+			return nil
+		}
+	}
+	return fmt.Errorf("it deletes the claim of %s, who has no id", identity)
+}
+
+// setsClaimOf reports whether the transaction makes a claim of an id.
+func (s step) setsClaimOf(id int) bool {
+	for i, p := range s.places {
+		if p.is("by", s.who.identity) && s.Ops[i].Type == zkmodel.OpCreate {
+			claim, err := znode.Decode[znode.Claim](s.Ops[i].Data)
+			return err == nil && claim.ID != nil && *claim.ID == id
+		}
+	}
+	return false
 }
 
 // errMember means that the attempt was read in a session of before.
@@ -210,7 +238,9 @@ func (k *jobs) ganger(name, identity string, lives int, do func(life int) comman
 			if err != nil {
 				return endsWell(err)
 			}
-			if err := k.takePart(p, m, &todo); !errors.Is(err, errDrained) || todo.waits > 0 {
+			err = k.takePart(p, m, &todo)
+			again := errors.Is(err, errDrained) && todo.waits == 0 || errors.Is(err, worker.ErrReplaced)
+			if !again {
 				return endsWell(sim.Unless(err, errFailed, errStop, errDrained))
 			}
 		}
@@ -278,6 +308,26 @@ func gangEndedWorld(w *sim.World) {
 		}
 		return err
 	}))
+}
+
+// gangSparesWorld has a gang of two, a process more, and a seat for it. Whoever comes late waits there.
+func gangSparesWorld(w *sim.World) {
+	k := gangOf(w, 2)
+	k.book.job.IDs, k.book.job.Gang.Spares = job.ByJoin, 1
+	k.book.job.Gang.Restarts = 10
+	for _, identity := range []string{"a", "b", "c"} {
+		k.ganger(identity, identity, 3, func(int) commands { return commands{meet: true} })
+	}
+}
+
+// gangSparesEndedWorld is that world with somebody who terminates its job and applies it again.
+func gangSparesEndedWorld(w *sim.World) {
+	k := gangOf(w, 1)
+	k.book.job.IDs, k.book.job.Gang.Spares = job.ByJoin, 1
+	for _, identity := range []string{"a", "b", "c"} {
+		k.ganger(identity, identity, 2, func(int) commands { return commands{waits: 3} })
+	}
+	k.ann()
 }
 
 // deleteStale deletes the job if it is stale, as apply does if it is not declared.

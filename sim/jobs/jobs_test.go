@@ -73,6 +73,8 @@ func worlds() []sim.Named {
 		named("gang-drain", gangDrainWorld),
 		named("gang-taken", gangTakenWorld),
 		named("gang-ended", gangEndedWorld),
+		named("gang-spares", gangSparesWorld),
+		named("gang-spares-ended", gangSparesEndedWorld),
 	}
 }
 
@@ -169,7 +171,11 @@ func (k *jobs) join(p *sim.Process, c worker.Config) (*member, error) {
 		if err != nil {
 			return nil, err
 		}
-		if m.Member, err = worker.Join(p.Context(), s, c); err == nil {
+		m.Member, err = worker.Join(p.Context(), s, c)
+		if errors.Is(err, worker.ErrSpare) {
+			m.Member, err = worker.Spare(p.Context(), s, c)
+		}
+		if err == nil {
 			p.Saw(func() { err = k.book.sawJoin(m) })
 			return m, err
 		}
@@ -223,6 +229,10 @@ func (m *member) dial() (*zkconn.Session, error) {
 // sawJoin checks the id that a process is told.
 func (b *book) sawJoin(m *member) error {
 	r := b.run(m.Generation)
+	if b.job.Gang.HasSpares() && b.lost[m.opened] { // it may be replaced already
+		m.life.id, m.life.member = m.ID, true
+		return nil
+	}
 	if m.ID < 0 || m.ID >= b.job.Workers || r.ids[m.ID] != m.Identity ||
 		b.job.IDs == job.ByIndex && m.ID != *m.k.index(m.Identity) {
 		return fmt.Errorf("%s joins as %d, which %q has", m.life.name, m.ID, r.ids[m.ID])

@@ -21,7 +21,8 @@ import (
 // endsWell is nil for an error of Join, or of a membership, with which a process may end.
 func endsWell(err error) error {
 	return sim.Unless(err, worker.ErrFull, worker.ErrNoPlace, worker.ErrDone, worker.ErrHeld, worker.ErrNotOpen,
-		worker.ErrCompleted, worker.ErrFenced, worker.ErrNoJob, worker.ErrDamaged, worker.ErrGangFailed)
+		worker.ErrCompleted, worker.ErrFenced, worker.ErrNoJob, worker.ErrDamaged, worker.ErrGangFailed,
+		worker.ErrStopRequested)
 }
 
 // joinWorld has a place less than identities, and two processes of one identity: who joins, who withdraws, and who

@@ -2,6 +2,7 @@ package znode
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -124,4 +125,21 @@ func FinishRound(root, g string, attempt int) string {
 // Finished exists, and is empty, if the commands of all n workers have ended well in this attempt.
 func Finished(root, g string, attempt, n int) string {
 	return Counted(FinishRound(root, g, attempt), n-1)
+}
+
+// Spares is the folder of those who wait to replace a worker of a gang.
+func Spares(root, g string) string { return resource.Join(Run(root, g), "spare") }
+
+// Spare is the ephemeral znode of a seat, from 0: a WorkerInfo with the identity and the address of who waits there.
+func Spare(root, g string, seat int) string { return resource.Join(Spares(root, g), strconv.Itoa(seat)) }
+
+// TakenSeats are those seats, ascending, that are among the children of Spares in a gang of so many spares.
+func TakenSeats(names []string, spares int) []int {
+	var taken []int
+	for seat := range spares {
+		if slices.Contains(names, strconv.Itoa(seat)) {
+			taken = append(taken, seat)
+		}
+	}
+	return taken
 }

@@ -62,6 +62,9 @@ func JobFolders(j job.Job) []string {
 	if j.Gang != nil {
 		names = append(names, "attempt")
 	}
+	if j.Gang.HasSpares() {
+		names = append(names, "spare")
+	}
 	return names
 }
 
