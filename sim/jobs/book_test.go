@@ -53,7 +53,7 @@ type run struct {
 	barriers   map[string]*barrier
 	gang       gangBook
 	replaced   map[int]string // ids whose claim was deleted by a spare that takes them, and whose they were
-	terminated bool // its workers were asked to stop
+	terminated bool           // its workers were asked to stop
 	values     values
 }
 
@@ -69,7 +69,7 @@ func (b *book) run(g string) *run {
 			holders: map[string]*life{}, claims: map[string]znode.Claim{},
 			ids: map[int]string{}, completed: map[string]bool{}, barriers: map[string]*barrier{}, values: newValues(),
 			replaced: map[int]string{},
-			gang: gangBook{running: map[string]commandOf{}, well: map[int]map[int]bool{}},
+			gang:     gangBook{running: map[string]commandOf{}, well: map[int]map[int]bool{}},
 		}
 	}
 	return b.runs[g]

@@ -219,19 +219,20 @@ func TestGangAway(t *testing.T) {
 const sessionTimeout = 3 * time.Second
 
 // size is how much of TestGangSoak is run.
-type size struct{ workers, faults int }
+type size struct{ workers, spares, faults int }
 
 func soakSize() size {
 	if rig.Long() {
-		return size{workers: 16, faults: 300}
+		return size{workers: 16, spares: 3, faults: 300}
 	}
-	return size{workers: 6, faults: 16}
+	return size{workers: 6, spares: 2, faults: 16}
 }
 
-// TestGangSoak: a gang on three servers, behind proxies, of which workers are killed, frozen, cut off and asked to end,
-// one or all, whose commands fail, whose requests get no reply, and whose leader dies. Whoever ends is started again.
-// No command runs beside one of another attempt or of its own id, each attempt begins in the end, and when the commands
-// may end, all workers end well, after the same attempt. With MUSTER_SOAK=1 there are 300 faults and 16 workers.
+// TestGangSoak: a gang with spares on three servers, behind proxies, of which processes are killed, frozen, cut off and
+// asked to end, one or all, whose commands fail, whose requests get no reply, and whose leader dies. Whoever ends is
+// started again. No command runs beside one of another attempt or of its own id, each attempt begins in the end, and
+// when the commands may end, all processes end well, after the same attempt. With MUSTER_SOAK=1 there are 300 faults, 16
+// workers and 3 spares.
 func TestGangSoak(t *testing.T) {
 	t.Parallel()
 	k := newSoak(t, soakSize())
@@ -250,8 +251,8 @@ func TestGangSoak(t *testing.T) {
 		k.awaitRun()
 	}
 	a := k.attempt()
-	t.Logf("%d attempts, %d restarts used, after %s; faults %v", a.Number, a.Used, time.Since(begun).Round(time.Second),
-		k.count)
+	t.Logf("%d attempts, %d restarts used, %d joins with the id of another, after %s; faults %v", a.Number, a.Used, k.replaced(),
+		time.Since(begun).Round(time.Second), k.count)
 	k.finish()
 }
 
@@ -287,13 +288,13 @@ func newSoak(t *testing.T, size size) *soak {
 	k.job.Lifecycle.OnComplete = job.Retain
 	k.job.Timeouts.Session = resource.Duration(sessionTimeout)
 	gang := job.DefaultGang()
-	gang.Restarts, gang.Final = 1_000_000, resource.Codes{exitFinal}
+	gang.Restarts, gang.Final, gang.Spares = 1_000_000, resource.Codes{exitFinal}, size.spares
 	k.job.Gang = &gang
 	store := rig.Store(t, k.s, k.job.Root, zkstate.Job())
 	rig.Create(t, store, k.job)
 	k.g = rig.Look(t, store, k.job.Path()).Record.Generation
-	for id := range size.workers {
-		w := &gangWorker{k: k, identity: fmt.Sprint("w-", id), id: id}
+	for id := range size.workers + size.spares {
+		w := &gangWorker{k: k, identity: fmt.Sprint("w-", id), index: id}
 		for _, addr := range k.ensemble.Addrs() {
 			w.proxies = append(w.proxies, rig.Proxy(t, addr))
 		}
@@ -385,6 +386,21 @@ func (k *soak) wrong() string {
 	return ""
 }
 
+// replaced is how often a process has joined with an id that was another's before.
+func (k *soak) replaced() (n int) {
+	for _, w := range k.workers {
+		body, err := os.ReadFile(w.output())
+		k.check(err)
+		for _, line := range strings.Split(string(body), "\n") {
+			_, id, joined := strings.Cut(line, " as worker ")
+			if joined && strings.HasPrefix(line, "joined ") && !strings.HasPrefix(id, strconv.Itoa(w.index)+" of ") {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // said is what commands have said.
 func (k *soak) said() []string {
 	body, err := os.ReadFile(sayFile(k.dir))
@@ -442,9 +458,11 @@ func (k *soak) harm() {
 		{"freeze", 3, (*gangWorker).freeze},
 		{"cut", 3, (*gangWorker).cutOff},
 		{"lost reply", 4, func(w *gangWorker, _ time.Duration) {
-			w.proxies[w.id%len(w.proxies)].DropReply(func(op int32, _ []byte) bool { return op == fault.OpMulti })
+			w.proxies[w.index%len(w.proxies)].DropReply(func(op int32, _ []byte) bool { return op == fault.OpMulti })
 		}},
-		{"fail", 3, func(w *gangWorker, _ time.Duration) { k.check(os.WriteFile(failFile(k.dir, w.id), nil, 0o644)) }},
+		{"fail", 3, func(w *gangWorker, _ time.Duration) {
+			k.check(os.WriteFile(failFile(k.dir, w.index%k.job.Workers), nil, 0o644))
+		}},
 		{"term", 3, func(w *gangWorker, _ time.Duration) { w.terminate() }},
 		{"term all", 1, func(*gangWorker, time.Duration) {
 			for _, w := range k.workers {
@@ -496,7 +514,7 @@ func (k *soak) killLeader(d time.Duration) {
 type gangWorker struct {
 	k        *soak
 	identity string
-	id       int
+	index    int // of a worker, or of a spare: it may have any id
 	proxies  []*fault.Proxy
 	harmed   sync.Mutex // held while it has a fault
 

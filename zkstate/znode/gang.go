@@ -131,7 +131,9 @@ func Finished(root, g string, attempt, n int) string {
 func Spares(root, g string) string { return resource.Join(Run(root, g), "spare") }
 
 // Spare is the ephemeral znode of a seat, from 0: a WorkerInfo with the identity and the address of who waits there.
-func Spare(root, g string, seat int) string { return resource.Join(Spares(root, g), strconv.Itoa(seat)) }
+func Spare(root, g string, seat int) string {
+	return resource.Join(Spares(root, g), strconv.Itoa(seat))
+}
 
 // TakenSeats are those seats, ascending, that are among the children of Spares in a gang of so many spares.
 func TakenSeats(names []string, spares int) []int {
