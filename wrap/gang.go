@@ -42,9 +42,6 @@ type undecided struct {
 	loss    worker.Loss
 }
 
-// stopsOnLoss reports whether the command ends at once if the session is lost.
-func (r *run) stopsOnLoss() bool { return r.c.OnLoss == LossStop || r.c.OnLoss == "" && r.isGang() }
-
 // isGang reports whether the workers of the job live and die together.
 func (r *run) isGang() bool {
 	m, _, _ := r.now()
@@ -329,7 +326,7 @@ func (g *gang) command(ofMember context.Context) (command.Result, error) {
 	if err != nil {
 		return command.Result{}, g.interrupted(ofMember, err)
 	}
-	e, err := g.runCommand(g.ctx, environ, func() {})
+	e, err := g.runCommand(g.ctx, environ, g.lease(), func() {})
 	if err != nil {
 		why := worker.Loss{Because: g.says(err.Error())}
 		if code := command.StartCode(err); code > 0 {
@@ -389,8 +386,8 @@ func (g *gang) interrupted(ofMember context.Context, err error) error {
 	switch {
 	case errors.As(err, new(stopped)):
 		g.drain(ofMember)
-	case errors.Is(err, worker.ErrSessionLost), errors.Is(err, worker.ErrMoved):
-		return worker.ErrMoved
+	case errors.Is(err, worker.ErrSessionLost):
+		return errOtherMember
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"muster/member"
@@ -170,13 +171,23 @@ func (l *life) close() {
 	}
 }
 
-// runCommand runs the command to its end, unless it cannot be started. asked is called when it is asked to end.
-func (l *life) runCommand(ctx context.Context, environ []string, asked func()) (command.End, error) {
+// runCommand runs the command to its end, unless it cannot be started. asked is called when it is asked to end. lease,
+// unless nil, is that of the session which the command may not outlive, also while this process is frozen.
+func (l *life) runCommand(
+	ctx context.Context, environ []string, lease *command.Lease, asked func(),
+) (command.End, error) {
 	fleet := command.NewFleet(l.GuardGroups, l.Log)
 	if err := fleet.Open(); err != nil {
 		return command.End{}, err
 	}
 	defer fleet.Close()
+	if lease != nil {
+		var keeper sync.WaitGroup
+		defer keeper.Wait()
+		ended := make(chan struct{})
+		defer close(ended)
+		keeper.Go(func() { fleet.Keep(lease, ended) })
+	}
 	c, err := fleet.Start(command.Launch{Path: l.path, Argv: l.Command, Environ: environ, Dir: l.Dir, Files: l.Files})
 	if err != nil {
 		return command.End{}, err
@@ -188,7 +199,15 @@ func (l *life) runCommand(ctx context.Context, environ []string, asked func()) (
 		asked()
 	}}
 	defer command.TakeTerminal(l.Files)
-	return s.Run(ctx, l.Signals), nil
+	e := s.Run(ctx, l.Signals)
+	if lease.Over() && e.Signal() == syscall.SIGKILL && e.Cause == nil { // the guard has killed it
+		select {
+		case e.Cause = <-l.lost:
+			e.Killed = true
+		case <-time.After(leaveLimit): // no: it had ended before
+		}
+	}
+	return e, nil
 }
 
 // recordedTimeout is the session timeout that the Record says. Without a Record that can be read the timeout stays as

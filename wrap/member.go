@@ -158,7 +158,7 @@ func (r *memberRun) awaitEnd(done <-chan struct{}) {
 
 // command runs the command to its end. asked is called when it is asked to end.
 func (r *memberRun) command(ctx context.Context, asked func()) command.Result {
-	e, err := r.runCommand(ctx, r.environment(), asked)
+	e, err := r.runCommand(ctx, r.environment(), nil, asked)
 	if err != nil {
 		return command.Result{Code: command.StartCode(err), Err: err}
 	}

@@ -205,14 +205,33 @@ func TestGangAway(t *testing.T) {
 	k.awaitStarts(2)
 	k.check(runs[0].OS.Signal(syscall.SIGSTOP)) // it decides nothing
 	second.reachable(false)
-	if err := os.WriteFile(failFile(k.dir, 1), []byte("final"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	k.fail(1, "final")
 	zkconn.Pause(t.Context(), 2*sessionTimeout)
 	second.reachable(true)
 	ends(1, exitFinal)
 	k.check(runs[0].OS.Signal(syscall.SIGCONT))
 	ends(0, exitcode.GangFailed)
+}
+
+// TestGangFrozen: the command of a worker that is frozen ends before a spare takes its id. When the worker goes on it is
+// a spare itself.
+func TestGangFrozen(t *testing.T) {
+	t.Parallel()
+	k := newSoak(t, size{workers: 2, spares: 1})
+	for _, w := range k.workers {
+		w.start()
+	}
+	k.awaitStarts(1)
+	frozen := slices.IndexFunc(k.workers, func(w *gangWorker) bool { return w.joinedAs(1) })
+	p := k.workers[frozen].process()
+	k.check(p.OS.Signal(syscall.SIGSTOP))
+	k.awaitStarts(2) // or a command says what is wrong
+	k.check(p.OS.Signal(syscall.SIGCONT))
+	rig.Await(t, "a spare", func() bool {
+		waiting, _, err := k.s.Children(t.Context(), znode.Spares(k.job.Root, k.g))
+		return err == nil && len(waiting) == 1
+	})
+	k.finish()
 }
 
 // sessionTimeout is that of the workers. A fault that goes on is over sooner or later than it.
@@ -386,6 +405,13 @@ func (k *soak) wrong() string {
 	return ""
 }
 
+// joinedAs reports whether it has joined with this id.
+func (w *gangWorker) joinedAs(id int) bool {
+	body, err := os.ReadFile(w.output())
+	w.k.check(err)
+	return strings.Contains(string(body), fmt.Sprintf(" as worker %d of ", id))
+}
+
 // replaced is how often a process has joined with an id that was another's before.
 func (k *soak) replaced() (n int) {
 	for _, w := range k.workers {
@@ -461,7 +487,7 @@ func (k *soak) harm() {
 			w.proxies[w.index%len(w.proxies)].DropReply(func(op int32, _ []byte) bool { return op == fault.OpMulti })
 		}},
 		{"fail", 3, func(w *gangWorker, _ time.Duration) {
-			k.check(os.WriteFile(failFile(k.dir, w.index%k.job.Workers), nil, 0o644))
+			k.fail(w.index%k.job.Workers, "")
 		}},
 		{"term", 3, func(w *gangWorker, _ time.Duration) { w.terminate() }},
 		{"term all", 1, func(*gangWorker, time.Duration) {
@@ -487,6 +513,13 @@ func (k *soak) harm() {
 		defer w.harmed.Unlock()
 		kinds[i].do(w, d)
 	})
+}
+
+// fail makes the next command of an id fail.
+func (k *soak) fail(id int, how string) {
+	at := failFile(k.dir, id)
+	k.check(os.WriteFile(at+".new", []byte(how), 0o644))
+	k.check(os.Rename(at+".new", at)) // a command may look at any moment
 }
 
 func (k *soak) check(err error) {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,7 +19,8 @@ import (
 //
 // A guard for each command, as duties have, would start two processes for each task, and take four times as long. This
 // one is told the number of each group when its command has started, and again when the group has ended. What a
-// command starts before the guard is told lives on if this process is killed in that moment.
+// command starts before the guard is told lives on if this process is killed in that moment. It can be told a limit, too:
+// past that it kills all groups, so that they do not outlive a session while this process is frozen.
 //
 // The first process of a container needs no guard: the kernel kills all others with it. It reaps what its commands
 // leave behind.
@@ -51,7 +53,7 @@ func (f *Fleet) Start(l Launch) (*Command, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.all[c] = struct{}{}
-	f.tell('+', c)
+	f.tell(groupOrder('+', c))
 	f.log.Debug("a command was started", "group", c.process.Pid)
 	return c, nil
 }
@@ -61,7 +63,17 @@ func (f *Fleet) Ended(c *Command) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.all, c)
-	f.tell('-', c)
+	f.tell(groupOrder('-', c))
+}
+
+// Keep tells the guard until done is closed how long the commands may run: as long as the lease, which is told again and
+// again.
+func (f *Fleet) Keep(l *Lease, done <-chan struct{}) {
+	for o := range l.Orders(context.Background(), nil, nil, done) {
+		f.mu.Lock()
+		f.tell(fmt.Appendf(nil, "=%d\n", o.Kill))
+		f.mu.Unlock()
+	}
 }
 
 // Signal passes a signal on to all commands.
@@ -93,14 +105,14 @@ func (f *Fleet) Close() {
 	f.orders, f.guard = nil, nil
 }
 
-// tell tells the guard of one group. A guard that has died or does not read is replaced. The caller holds mu.
-func (f *Fleet) tell(sign byte, c *Command) {
+// tell tells the guard something. A guard that has died or does not read is replaced. The caller holds mu.
+func (f *Fleet) tell(order []byte) {
 	if len(f.guard) == 0 {
 		return
 	}
 	if f.orders != nil {
 		_ = f.orders.SetWriteDeadline(time.Now().Add(time.Second))
-		if _, err := f.orders.Write(groupOrder(sign, c)); err == nil {
+		if _, err := f.orders.Write(order); err == nil {
 			return
 		}
 		_ = f.orders.Close()
@@ -144,23 +156,51 @@ func (f *Fleet) startGuard() error {
 }
 
 // GuardGroups is the guard of a fleet, for the hidden command that wrap.Life.GuardGroups names. It reads which process
-// groups there are, and kills them when the orders end: then the process that has started them has died. signals are
-// dropped.
+// groups there are, and until when they may run: +GROUP, -GROUP and =TIME, a line each, where the time is that of clock in
+// ns. It kills them when the time is over, or when the orders end: then the process that has started them has died.
+// signals are dropped.
 func GuardGroups(orders io.Reader, signals <-chan os.Signal) {
 	drop(signals)
-	groups := map[int]bool{}
-	lines := bufio.NewScanner(orders)
-	for lines.Scan() {
-		group, err := strconv.Atoi(lines.Text()[1:])
-		switch {
-		case err != nil || group <= 1:
-		case lines.Text()[0] == '+':
-			groups[group] = true
-		default:
-			delete(groups, group)
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(orders); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	groups, limit := map[int]bool{}, time.Duration(anyTime)
+	over := time.NewTimer(anyTime)
+	defer over.Stop()
+	for {
+		select {
+		case line, open := <-lines:
+			if !open {
+				killGroups(groups)
+				return
+			}
+			n, err := strconv.Atoi(line[min(1, len(line)):])
+			switch {
+			case err != nil:
+			case line[0] == '=':
+				limit = time.Duration(n)
+				over.Reset(limit - clock())
+			case line[0] == '-':
+				delete(groups, n)
+			case line[0] == '+' && n > 1:
+				groups[n] = true
+			}
+		case <-over.C:
+		}
+		if clock() >= limit {
+			killGroups(groups)
 		}
 	}
+}
+
+// killGroups kills all groups that it is given, and forgets them.
+func killGroups(groups map[int]bool) {
 	for group := range groups {
 		_ = syscall.Kill(-group, syscall.SIGKILL)
 	}
+	clear(groups)
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"muster/sim/rig"
 )
@@ -44,8 +45,9 @@ func startGroup(t *testing.T, f *Fleet, script string) *Command {
 	return c
 }
 
-// TestTheGuardEndsEveryGroup when its orders end, and only those that have not ended before.
-func TestTheGuardEndsEveryGroup(t *testing.T) {
+// guarded is a fleet with a guard.
+func guarded(t *testing.T) *Fleet {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +56,39 @@ func TestTheGuardEndsEveryGroup(t *testing.T) {
 	if err := f.Open(); err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	t.Cleanup(f.Close)
+	return f
+}
+
+// TestTheGuardEndsGroupsInTime: when the limit that it was told last is over, and then whatever it is told of.
+func TestTheGuardEndsGroupsInTime(t *testing.T) {
+	f := guarded(t)
+	keep := func(limit time.Duration) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.tell(fmt.Appendf(nil, "=%d\n", limit))
+	}
+	keep(clock() + time.Hour)
+	c := startGroup(t, f, "sleep 1000 & echo ready; wait")
+	keep(1)
+	killed := func() {
+		if e := <-c.exited; e.Code() != 128+int(syscall.SIGKILL) {
+			t.Errorf("code %d", e.Code())
+		}
+		rig.Await(t, "the end of the group", func() bool { return !c.signalGroup(0) })
+		f.Ended(c)
+	}
+	killed()
+	var err error
+	if c, err = f.Start(Launch{"/bin/sh", []string{"sh", "-c", "sleep 1000"}, nil, "", make([]*os.File, 3), false}); err != nil {
+		t.Fatal(err)
+	}
+	killed()
+}
+
+// TestTheGuardEndsEveryGroup when its orders end, and only those that have not ended before.
+func TestTheGuardEndsEveryGroup(t *testing.T) {
+	f := guarded(t)
 	var all []*Command
 	for range 3 {
 		all = append(all, startGroup(t, f, "sleep 1000 & echo ready; wait"))
