@@ -326,7 +326,7 @@ func (g *gang) command(ofMember context.Context) (command.Result, error) {
 	if err != nil {
 		return command.Result{}, g.interrupted(ofMember, err)
 	}
-	e, err := g.runCommand(g.ctx, environ, g.lease(), func() {})
+	e, err := g.runCommand(g.ctx, environ, g.sessionOfCommand(), func() {})
 	if err != nil {
 		why := worker.Loss{Because: g.says(err.Error())}
 		if code := command.StartCode(err); code > 0 {

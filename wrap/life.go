@@ -171,22 +171,22 @@ func (l *life) close() {
 	}
 }
 
-// runCommand runs the command to its end, unless it cannot be started. asked is called when it is asked to end. lease,
-// unless nil, is that of the session which the command may not outlive, also while this process is frozen.
+// runCommand runs the command to its end, unless it cannot be started. asked is called when it is asked to end. The
+// command does not outlive the session of, unless that is nil, also while this process is frozen.
 func (l *life) runCommand(
-	ctx context.Context, environ []string, lease *command.Lease, asked func(),
+	ctx context.Context, environ []string, of *zkconn.Session, asked func(),
 ) (command.End, error) {
 	fleet := command.NewFleet(l.GuardGroups, l.Log)
 	if err := fleet.Open(); err != nil {
 		return command.End{}, err
 	}
 	defer fleet.Close()
-	if lease != nil {
+	if of != nil {
 		var keeper sync.WaitGroup
 		defer keeper.Wait()
 		ended := make(chan struct{})
 		defer close(ended)
-		keeper.Go(func() { fleet.Keep(lease, ended) })
+		keeper.Go(func() { fleet.Keep(of, ended) })
 	}
 	c, err := fleet.Start(command.Launch{Path: l.path, Argv: l.Command, Environ: environ, Dir: l.Dir, Files: l.Files})
 	if err != nil {
@@ -200,11 +200,11 @@ func (l *life) runCommand(
 	}}
 	defer command.TakeTerminal(l.Files)
 	e := s.Run(ctx, l.Signals)
-	if lease.Over() && e.Signal() == syscall.SIGKILL && e.Cause == nil { // the guard has killed it
+	if of != nil && e.Signal() == syscall.SIGKILL && e.Cause == nil && !time.Now().Before(of.Deadline()) {
 		select {
-		case e.Cause = <-l.lost:
+		case e.Cause = <-l.lost: // the guard has killed it
 			e.Killed = true
-		case <-time.After(leaveLimit): // no: it had ended before
+		case <-time.After(leaveLimit): // somebody else
 		}
 	}
 	return e, nil

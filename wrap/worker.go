@@ -149,7 +149,7 @@ func (r *run) asMember(ctx context.Context, err error) command.Result {
 
 // command runs the command, and leaves or completes.
 func (r *run) command(ofCommand, ofMember context.Context, environ []string) command.Result {
-	e, err := r.runCommand(ofCommand, environ, r.lease(), func() {})
+	e, err := r.runCommand(ofCommand, environ, r.sessionOfCommand(), func() {})
 	if err != nil {
 		code := command.StartCode(err)
 		return command.Result{Code: code, Err: err, Text: r.leave(ofMember, false, worker.End{Exit: &code}, err)}
@@ -170,12 +170,12 @@ func (r *run) command(ofCommand, ofMember context.Context, environ []string) com
 // stopsOnLoss reports whether the command ends at once if the session is lost.
 func (r *run) stopsOnLoss() bool { return r.c.OnLoss == LossStop || r.c.OnLoss == "" && r.isGang() }
 
-// lease is that of the session which the command may not outlive; nil: it may.
-func (r *run) lease() *command.Lease {
+// sessionOfCommand is the session that the command may not outlive; nil: it may.
+func (r *run) sessionOfCommand() *zkconn.Session {
 	if !r.stopsOnLoss() {
 		return nil
 	}
-	return &command.Lease{Session: r.session.Load(), Whole: true}
+	return r.session.Load()
 }
 
 // notStarted is the Result of a process that has no command whose exit code counts.

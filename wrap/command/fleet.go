@@ -2,7 +2,6 @@ package command
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"muster/zkstate/zkconn"
 )
 
 // Fleet is the commands of an executor that run now, or the one of a worker. None of them outlives this
@@ -66,13 +67,19 @@ func (f *Fleet) Ended(c *Command) {
 	f.tell(groupOrder('-', c))
 }
 
-// Keep tells the guard until done is closed how long the commands may run: as long as the lease, which is told again and
-// again.
-func (f *Fleet) Keep(l *Lease, done <-chan struct{}) {
-	for o := range l.Orders(context.Background(), nil, nil, done) {
+// Keep tells the guard, again and again until done is closed, that the commands may run until the session ends.
+func (f *Fleet) Keep(s *zkconn.Session, done <-chan struct{}) {
+	feed := time.NewTicker(max(s.Timeout()/20, time.Millisecond))
+	defer feed.Stop()
+	for {
 		f.mu.Lock()
-		f.tell(fmt.Appendf(nil, "=%d\n", o.Kill))
+		f.tell(fmt.Appendf(nil, "=%d\n", clock()+time.Until(s.Deadline())))
 		f.mu.Unlock()
+		select {
+		case <-feed.C:
+		case <-done:
+			return
+		}
 	}
 }
 

@@ -398,7 +398,7 @@ type Lease struct {
 	Session *zkconn.Session
 	Killed  <-chan struct{} // closed when all commands are to be killed at once
 	// Whole lets commands go on to the end of the session, and then kills them. It is for a queue, which does not count
-	// what a command does later, and for a worker.
+	// what a command does later.
 	Whole bool
 }
 
@@ -469,9 +469,6 @@ func (l *Lease) Check() error {
 	return fmt.Errorf("%w: no server has answered for %s, half of the session timeout",
 		zkconn.ErrSessionLost, l.Limit())
 }
-
-// Over reports whether the commands are to be killed; false of nil.
-func (l *Lease) Over() bool { return l != nil && l.kill() <= 0 }
 
 // Watch returns an error when the commands are asked to end, or nil when ctx ends.
 func (l *Lease) Watch(ctx context.Context) error {

@@ -272,6 +272,13 @@ func (s *Session) Answered() time.Time {
 	return s.confirmed
 }
 
+// Deadline is when this process takes the session for ended, unless a server answers before, if only a ping.
+func (s *Session) Deadline() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answered.Add(s.timeout)
+}
+
 // Silence is the longest time, since Probe or LeaveAfter was called and until now, in which Answered stayed as it was.
 // A process that was frozen sees that as soon as it goes on, whatever it reads first, and later answers do not shrink
 // it. The clock is the monotonic one: on Linux it stands still while the machine is suspended.
