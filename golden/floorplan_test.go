@@ -145,6 +145,7 @@ func floorPlan() map[string]room {
 		// Queues side by side: tests only.
 		"tasks/peers":         {},
 		"examples/checkpoint": {ours: []string{"member", "zkstate/zkconn"}},
+		"examples/gang":       {},
 		"examples/primes":     {},
 		// Tests of the pipelines' scripts only.
 		"examples/pipelines": {},

@@ -76,7 +76,7 @@ for platform; do
 	mv "$temp/muster" "$files"
 	"$temp/release" files "$files" "$version" "$SOURCE_DATE_EPOCH"
 	list | grep -E '^(README\.md|CHANGELOG\.md|docs/.*\.md|examples/.*)$' |
-		grep -v -E '_test\.go$|/testdata/|/__pycache__/|^examples/checkpoint/images/' |
+		grep -v -E '_test\.go$|/testdata/|/__pycache__/|^examples/(checkpoint/images|gang/checkpoints)/' |
 		"$tar" -cf - -T - | "$tar" -C "$files" -xf -
 	"$GO" run "$CYCLONEDX" bin -json -noserial -notimestamp -std -version "$version" \
 		-output "$files/sbom.cdx.json" "$files/muster" 2>"$temp/log" || { cat "$temp/log" >&2 && exit 1; }
