@@ -248,6 +248,7 @@ func TestExamplesOfWorkersRun(t *testing.T) {
 	h.composeRuns()
 	h.composeRestarts()
 	h.kubernetesRuns()
+	h.gangRuns()
 	h.cronJobRuns()
 	h.imageRunsExamples()
 	h.systemdRuns()
@@ -353,7 +354,26 @@ func (h *hello) composeRestarts() {
 }
 
 func (h *hello) kubernetesRuns() {
-	job, _ := kubernetesJobs(h.t)
+	job, _, _ := kubernetesJobs(h.t)
+	h.complete(h.pods(job, "uid-1"))
+}
+
+// gangRuns runs the gang to its end: each pod has the id of its index.
+func (h *hello) gangRuns() {
+	_, job, _ := kubernetesJobs(h.t)
+	apply := h.onHost("../examples/gang", nil, filepath.Join(bin, "muster"), "apply", "--yes")
+	expect(h.t, result(apply), 0, "1 created")
+	for cmd, seen := range h.pods(job, "uid-2") {
+		endsWith(h.t, cmd, seen, 0)
+		joined := regexp.MustCompile(`as worker (\d) of 4: worker-(\d)\n`).FindStringSubmatch(seen.String())
+		if joined == nil || joined[1] != joined[2] {
+			h.t.Errorf("joined as %q:\n%s", joined, seen)
+		}
+	}
+}
+
+// pods starts the pods of a Job of workers.
+func (h *hello) pods(job kubernetesJob, run string) map[*exec.Cmd]*screen {
 	workers := map[*exec.Cmd]*screen{}
 	for i := range job.Parallelism {
 		var args []string
@@ -362,16 +382,16 @@ func (h *hello) kubernetesRuns() {
 			args = append(args, strings.ReplaceAll(arg, ":8080", "127.0.0.1:0")) // here the pods share an address
 		}
 		cmd := h.image.command([]string{
-			"MUSTER_SERVERS=" + h.servers, "MUSTER_RUN=uid-1", fmt.Sprint("JOB_COMPLETION_INDEX=", i),
+			"MUSTER_SERVERS=" + h.servers, "MUSTER_RUN=" + run, fmt.Sprint("JOB_COMPLETION_INDEX=", i),
 		}, args)
 		workers[cmd] = startOnScreen(h.t, cmd)
 	}
-	h.complete(workers)
+	return workers
 }
 
 // cronJobRuns: nothing is said when all is well, and the code is 2 after drift.
 func (h *hello) cronJobRuns() {
-	_, job := kubernetesJobs(h.t)
+	_, _, job := kubernetesJobs(h.t)
 	c := job.Template.Spec.Containers[0]
 	prod, auth := h.t.TempDir(), h.t.TempDir()
 	err := errors.Join(

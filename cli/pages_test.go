@@ -400,19 +400,20 @@ type kubernetesJob struct {
 	Template pod
 }
 
-// kubernetesJobs returns the Job of the workers and that of the drift check.
-func kubernetesJobs(t *testing.T) (workers, drift kubernetesJob) {
+// kubernetesJobs returns the Jobs of the workers, without and with a gang, and that of the drift check.
+func kubernetesJobs(t *testing.T) (workers, gang, drift kubernetesJob) {
 	t.Helper()
 	jobs := decodeYAML[struct{ Spec kubernetesJob }](t, "../examples/containers/kubernetes.yaml")
+	gangs := decodeYAML[struct{ Spec kubernetesJob }](t, "../examples/containers/kubernetes-gang.yaml")
 	crons := decodeYAML[struct {
 		Spec struct {
 			JobTemplate struct{ Spec kubernetesJob } `yaml:"jobTemplate"`
 		}
 	}](t, "../examples/pipelines/kubernetes-cronjob.yml")
-	if len(jobs) != 1 || len(crons) != 1 {
-		t.Fatalf("%d and %d documents", len(jobs), len(crons))
+	if len(jobs) != 1 || len(gangs) != 1 || len(crons) != 1 {
+		t.Fatalf("%d, %d and %d documents", len(jobs), len(gangs), len(crons))
 	}
-	return jobs[0].Spec, crons[0].Spec.JobTemplate.Spec
+	return jobs[0].Spec, gangs[0].Spec, crons[0].Spec.JobTemplate.Spec
 }
 
 // TestTheImageFitsEveryContainer: no container of the examples has another entry point, and each is known to the test
@@ -428,8 +429,8 @@ func TestTheImageFitsEveryContainer(t *testing.T) {
 			t.Errorf("%s: entry point %q, command %q", name, s.Entrypoint, s.Command)
 		}
 	}
-	workers, drift := kubernetesJobs(t)
-	for _, j := range []kubernetesJob{workers, drift} {
+	workers, gang, drift := kubernetesJobs(t)
+	for _, j := range []kubernetesJob{workers, gang, drift} {
 		spec := j.Template.Spec
 		c := spec.Containers[0]
 		if ours++; c.Image != ourImage || len(c.Command) > 0 || len(c.Args) == 0 {
@@ -473,34 +474,46 @@ func retries(command string) bool {
 }
 
 // TestKubernetesFailsAJobThatCannotEnd: and starts pods again that ended because of a server, a drain or a failure of
-// the command. A worker that was replaced (72) may come back.
+// the command. A worker that was replaced (72) may come back. In a gang those that waited in vain for others (71) may
+// too, and when it has failed (75) nobody may.
 func TestKubernetesFailsAJobThatCannotEnd(t *testing.T) {
-	workers, _ := kubernetesJobs(t)
+	workers, gang, _ := kubernetesJobs(t)
+	args := strings.Join(workers.Template.Spec.Containers[0].Args, " ")
+	failsJob(t, workers, restartIsVain(retries(args)))
+	vain := append(restartIsVain(true), exitcode.GangFailed)
+	slices.Sort(vain)
+	failsJob(t, gang, vain)
+}
+
+// failsJob checks after which codes a Job of workers fails.
+func failsJob(t *testing.T, j kubernetesJob, vain []int) {
+	t.Helper()
 	var actions []string
 	var codes []int
-	for _, r := range workers.PodFailurePolicy.Rules {
+	for _, r := range j.PodFailurePolicy.Rules {
 		actions = append(actions, r.Action)
 		codes = append(codes, r.OnExitCodes.Values...)
 	}
-	vain := restartIsVain(retries(strings.Join(workers.Template.Spec.Containers[0].Args, " ")))
 	if !slices.Equal(actions, []string{"Ignore", "FailJob"}) || !slices.Equal(codes, vain) {
 		t.Errorf("%q for %v, want %v", actions, codes, vain)
 	}
-	last := workers.PodFailurePolicy.Rules[1].OnExitCodes
-	if last.ContainerName != workers.Template.Spec.Containers[0].Name || last.Operator != "In" {
+	last := j.PodFailurePolicy.Rules[1].OnExitCodes
+	if last.ContainerName != j.Template.Spec.Containers[0].Name || last.Operator != "In" {
 		t.Errorf("%+v", last)
 	}
-	if workers.CompletionMode != "Indexed" || workers.Completions != 4 || workers.Parallelism != 4 {
-		t.Errorf("%+v", workers)
+	if j.CompletionMode != "Indexed" || j.Completions != 4 || j.Parallelism != 4 {
+		t.Errorf("%+v", j)
 	}
 }
 
 // TestGraceFitsThePlatform: a worker has time to leave after it has killed its command.
 func TestGraceFitsThePlatform(t *testing.T) {
-	workers, _ := kubernetesJobs(t)
-	if spec := workers.Template.Spec; !slices.Contains(spec.Containers[0].Args, "--grace=25s") ||
-		spec.TerminationGracePeriodSeconds != 40 {
-		t.Errorf("%+v", spec)
+	workers, gang, _ := kubernetesJobs(t)
+	for _, j := range []kubernetesJob{workers, gang} {
+		if spec := j.Template.Spec; !slices.Contains(spec.Containers[0].Args, "--grace=25s") ||
+			spec.TerminationGracePeriodSeconds != 40 {
+			t.Errorf("%+v", spec)
+		}
 	}
 	services := composed(t)
 	for i := range 4 {
@@ -524,7 +537,8 @@ func TestGraceFitsThePlatform(t *testing.T) {
 func TestExamplesOfWorkersNameTheirRun(t *testing.T) {
 	for file, text := range map[string]string{
 		"containers/compose.yaml": "MUSTER_RUN=", "containers/kubernetes.yaml": "MUSTER_RUN",
-		"hosts/slurm.sh": "--run=", "hosts/systemd/muster-worker@.service": "MUSTER_RUN=",
+		"containers/kubernetes-gang.yaml": "MUSTER_RUN",
+		"hosts/slurm.sh":                  "--run=", "hosts/systemd/muster-worker@.service": "MUSTER_RUN=",
 	} {
 		if !strings.Contains(read(t, "../examples/"+file), text) {
 			t.Errorf("%s does not speak of %s", file, text)
