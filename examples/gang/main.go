@@ -62,7 +62,7 @@ func run(dir string, steps int, pace time.Duration) error {
 	fmt.Printf("worker %d: attempt %d begins at step %d\n", r.id, r.attempt, step)
 	a := newMatrix()
 	for step < steps {
-		late := time.After(pace)
+		due := time.After(pace)
 		x = a.times(x, r.id, r.size)
 		r.allReduce(x, func(a, b uint64) uint64 { return (a + b) % prime })
 		if step++; step%every == 0 || step == steps {
@@ -70,7 +70,7 @@ func run(dir string, steps int, pace time.Duration) error {
 				return err
 			}
 		}
-		<-late
+		<-due
 	}
 	if !slices.Equal(x, a.power(steps)) {
 		return errWrong
