@@ -24,7 +24,7 @@ type Gang struct {
 	Missing  []int `json:"missing,omitempty"`  // ids of those for whom the start waits
 	Finished []int `json:"finished,omitempty"` // ids of those whose command has ended well in this attempt
 
-	Spares []string `json:"spares,omitempty"` // identities of those who wait to replace a worker, in the order of their seats
+	Spares []string `json:"spares,omitempty"` // who waits to replace a worker: identities in the order of seats
 	Seats  int      `json:"seats,omitempty"`  // for spares
 }
 

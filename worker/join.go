@@ -749,8 +749,8 @@ func (j *join) full(ctx context.Context) error {
 		ErrFull, n, n, strings.Join(vacant, ", "))
 }
 
-// vacancy is the id of a worker that is not live and may come back, and the version of its claim. It is NoID of one that
-// has completed, or has no id.
+// vacancy is the id of a worker that is not live and may come back, and the version of its claim. It is NoID of one
+// that has completed, or has no id.
 func (j *join) vacancy(ctx context.Context, identity string) (id int, version int32, err error) {
 	body, stat, _, err := zkconn.IfThere(j.s.Get(ctx, znode.ByIdentity(j.job.Root, j.rec.Generation, identity)))
 	claim, bad := znode.Decode[znode.Claim](body)

@@ -20,9 +20,9 @@ import (
 //	run/<g>/spare          persistent   by the first worker; removed with the generation
 //	run/<g>/spare/<seat>   ephemeral    from 0: a WorkerInfo that says who waits there
 //
-// A worker is gone if its claim is there and its live znode is not. While an attempt runs nobody is replaced: the others
-// find the loss, and decide. Only if all are gone, so that nobody can, a spare takes an id and decides. Taking an id is
-// one transaction that checks the gate:
+// A worker is gone if its claim is there and its live znode is not. While an attempt runs nobody is replaced: the
+// others find the loss, and decide. Only if all are gone, so that nobody can, a spare takes an id and decides. Taking
+// an id is one transaction that checks the gate:
 //
 //	run/<g>/by/<old>     deleted, at the version read: refused if its owner has come back since
 //	run/<g>/by/<own>     created: it says the id
@@ -41,8 +41,8 @@ var ErrSpare = errors.New("no id is left, but seats for spares are")
 // which is ErrSpare while nobody else is gone.
 var ErrReplaced = fmt.Errorf("%w: a spare has taken its id", ErrFenced)
 
-// Spare waits in a seat until the process behind s can take the id of a worker that is gone, for any time unless ctx has
-// a deadline. It is for a process that Join has refused with ErrSpare.
+// Spare waits in a seat until the process behind s can take the id of a worker that is gone, for any time unless ctx
+// has a deadline. It is for a process that Join has refused with ErrSpare.
 //
 // It is ErrFull if no seat is free, ErrHeld if another process waits under this identity, ErrDone once all workers have
 // completed, ErrGangFailed, ErrStopRequested, and ErrFenced if the generation has ended otherwise.

@@ -198,7 +198,9 @@ func TestSparesReplaceMany(t *testing.T) {
 
 func TestSpareLetsOwnersComeBack(t *testing.T) {
 	t.Parallel()
-	g := newSparedGang(t, 2, withSpares(1, job.ByIndex), func(j *job.Job) { j.Gang.Replace = resource.Duration(time.Hour) })
+	g := newSparedGang(t, 2, withSpares(1, job.ByIndex), func(j *job.Job) {
+		j.Gang.Replace = resource.Duration(time.Hour)
+	})
 	s := g.sitDown("w-2")
 	g.start(1)
 	g.kill(1, 0)
@@ -347,12 +349,12 @@ func TestSeats(t *testing.T) {
 	if _, err := worker.Spare(t.Context(), dial(t), c); !errors.Is(err, worker.ErrHeld) {
 		t.Errorf("another process of the same identity: %v", err)
 	}
-	seat := znode.Spare(g.job.Root, g.members[0].Generation, 0)
-	by := dial(t)
-	if _, err := by.Multi(t.Context(), zkconn.DeleteOp(seat, -1), zkconn.CreateOp(
-		znode.Spares(g.job.Root, g.members[0].Generation)+"/x", nil, zkconn.Persistent, zkconn.World(zkconn.PermAll)),
-		zkconn.CreateOp(znode.Spare(g.job.Root, g.members[0].Generation, 1), []byte("x"), zkconn.Persistent, zkconn.World(zkconn.PermAll)),
-	); err != nil {
+	dir, first := znode.Spares(g.job.Root, g.members[0].Generation), znode.Spare(g.job.Root, g.members[0].Generation, 0)
+	second := znode.Spare(g.job.Root, g.members[0].Generation, 1)
+	byHand := func(at string) zkconn.Op {
+		return zkconn.CreateOp(at, []byte("x"), zkconn.Persistent, zkconn.World(zkconn.PermAll))
+	}
+	if _, err := dial(t).Multi(t.Context(), zkconn.DeleteOp(first, -1), byHand(second), byHand(dir+"/x")); err != nil {
 		t.Fatal(err)
 	}
 	g.sessions[0].Close()

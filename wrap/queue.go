@@ -68,7 +68,8 @@ func (r *queueRun) take(
 
 // run returns when the process has left. The end of ctx is like SIGTERM.
 func (r *queueRun) run(ctx context.Context) command.Result {
-	return r.life.run(ctx, r.healthOf(), false, inTime(r.JoinTimeout, r.join), func(ctx context.Context, err error) (result command.Result) {
+	join := inTime(r.JoinTimeout, r.join)
+	return r.life.run(ctx, r.healthOf(), false, join, func(ctx context.Context, err error) (result command.Result) {
 		if err != nil { // it came up during the join
 			r.leave()
 			result = notStarted(err)

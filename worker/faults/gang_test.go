@@ -213,8 +213,8 @@ func TestGangAway(t *testing.T) {
 	ends(0, exitcode.GangFailed)
 }
 
-// TestGangFrozen: the command of a worker that is frozen ends before a spare takes its id. When the worker goes on it is
-// a spare itself.
+// TestGangFrozen: the command of a worker that is frozen ends before a spare takes its id. When the worker goes on it
+// is a spare itself.
 func TestGangFrozen(t *testing.T) {
 	t.Parallel()
 	k := newSoak(t, size{workers: 2, spares: 1})
@@ -250,8 +250,8 @@ func soakSize() size {
 // TestGangSoak: a gang with spares on three servers, behind proxies, of which processes are killed, frozen, cut off and
 // asked to end, one or all, whose commands fail, whose requests get no reply, and whose leader dies. Whoever ends is
 // started again. No command runs beside one of another attempt or of its own id, each attempt begins in the end, and
-// when the commands may end, all processes end well, after the same attempt. With MUSTER_SOAK=1 there are 300 faults, 16
-// workers and 3 spares.
+// when the commands may end, all processes end well, after the same attempt. With MUSTER_SOAK=1 there are 300 faults,
+// 16 workers and 3 spares.
 func TestGangSoak(t *testing.T) {
 	t.Parallel()
 	k := newSoak(t, soakSize())
@@ -270,8 +270,8 @@ func TestGangSoak(t *testing.T) {
 		k.awaitRun()
 	}
 	a := k.attempt()
-	t.Logf("%d attempts, %d restarts used, %d joins with the id of another, after %s; faults %v", a.Number, a.Used, k.replaced(),
-		time.Since(begun).Round(time.Second), k.count)
+	t.Logf("%d attempts, %d restarts used, %d joins with the id of another, after %s; faults %v", a.Number, a.Used,
+		k.replaced(), time.Since(begun).Round(time.Second), k.count)
 	k.finish()
 }
 

@@ -19,9 +19,9 @@ import (
 // kills the rest of their process groups.
 //
 // A guard for each command, as duties have, would start two processes for each task, and take four times as long. This
-// one is told the number of each group when its command has started, and again when the group has ended. What a
-// command starts before the guard is told lives on if this process is killed in that moment. It can be told a limit, too:
-// past that it kills all groups, so that they do not outlive a session while this process is frozen.
+// one is told the number of each group when its command has started, and again when the group has ended. What a command
+// starts before the guard is told lives on if this process is killed in that moment. It can be told a limit, too: past
+// that it kills all groups, so that they do not outlive a session while this process is frozen.
 //
 // The first process of a container needs no guard: the kernel kills all others with it. It reaps what its commands
 // leave behind.
@@ -163,8 +163,8 @@ func (f *Fleet) startGuard() error {
 }
 
 // GuardGroups is the guard of a fleet, for the hidden command that wrap.Life.GuardGroups names. It reads which process
-// groups there are, and until when they may run: +GROUP, -GROUP and =TIME, a line each, where the time is that of clock in
-// ns. It kills them when the time is over, or when the orders end: then the process that has started them has died.
+// groups there are, and until when they may run: +GROUP, -GROUP and =TIME, a line each, where the time is that of clock
+// in ns. It kills them when the time is over, or when the orders end: then the process that has started them has died.
 // signals are dropped.
 func GuardGroups(orders io.Reader, signals <-chan os.Signal) {
 	drop(signals)

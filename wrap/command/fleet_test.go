@@ -80,7 +80,8 @@ func TestTheGuardEndsGroupsInTime(t *testing.T) {
 	}
 	killed()
 	var err error
-	if c, err = f.Start(Launch{"/bin/sh", []string{"sh", "-c", "sleep 1000"}, nil, "", make([]*os.File, 3), false}); err != nil {
+	late := Launch{Path: "/bin/sh", Argv: []string{"sh", "-c", "sleep 1000"}, Files: make([]*os.File, 3)}
+	if c, err = f.Start(late); err != nil {
 		t.Fatal(err)
 	}
 	killed()
