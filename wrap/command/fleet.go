@@ -175,7 +175,7 @@ func GuardGroups(orders io.Reader, signals <-chan os.Signal) {
 			lines <- s.Text()
 		}
 	}()
-	groups, limit := map[int]bool{}, time.Duration(anyTime)
+	groups, limit := map[int]bool{}, anyTime
 	over := time.NewTimer(anyTime)
 	defer over.Stop()
 	for {
