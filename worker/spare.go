@@ -54,6 +54,7 @@ func Spare(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
 // waitingSpare is one call of Spare.
 type waitingSpare struct {
 	*join
+	full bool // no id is left in the generation that it has read
 	seat int
 	gone map[string]time.Time // since when it has seen that a worker is gone, by identity
 
@@ -66,6 +67,13 @@ const noSeat = -1
 // look takes an id if it can now. Else it returns errAgain after something has changed.
 func (w *waitingSpare) look(ctx context.Context) (*Member, error) {
 	w.seats = nil
+	if !w.full { // an id may be left by now, as in another generation
+		m, err := w.attempt(ctx)
+		if !errors.Is(err, ErrSpare) {
+			return m, err
+		}
+		w.full = true
+	}
 	if err := w.readAgain(ctx); err != nil {
 		return nil, err
 	}
@@ -105,12 +113,8 @@ func (w *waitingSpare) look(ctx context.Context) (*Member, error) {
 // readAgain reads the Record, and watches it.
 func (w *waitingSpare) readAgain(ctx context.Context) (err error) {
 	g := w.rec.Generation
-	_, _, w.record, err = w.s.ExistsW(ctx, znode.Record(job.KindName, w.c.Root, w.c.Job))
-	switch {
-	case err != nil:
+	if _, _, w.record, err = w.s.ExistsW(ctx, znode.Record(job.KindName, w.c.Root, w.c.Job)); err != nil {
 		return err
-	case g == "":
-		return w.read(ctx)
 	}
 	rec, _, err := zkstate.ReadRecord(ctx, w.s, job.Kind(), w.job.Path())
 	switch {
