@@ -65,7 +65,7 @@ type Member struct {
 func newMember(j *join, id int, claim znode.Claim, version int32) *Member {
 	m := &Member{
 		ID: id, Identity: j.c.Identity, Generation: j.rec.Generation, Job: j.job,
-		acl: j.acl, claim: claim, version: version, noID: claim.Lives == 1 && !j.byIndex(),
+		acl: j.acl, claim: claim, version: version, noID: claim.Lives == 1 && claim.ID == nil,
 		rollDue: j.job.Gang == nil && (j.place == znode.NoID || j.place == j.job.Workers-1),
 	}
 	m.info.Store(&advertised{worker: j.info(id), first: j.info(id)})
@@ -313,16 +313,27 @@ func (m *Member) gone(ctx context.Context, s *zkconn.Session, missing string) er
 		return err
 	case !open:
 		return m.generationEnded()
-	case missing == m.by() && m.Job.Gang.HasSpares():
-		body, _, _, err := zkconn.IfThere(s.Get(ctx, znode.ID(m.Job.Root, m.Generation, m.ID)))
-		if err != nil {
+	case missing == m.by():
+		if err := m.whoReplaced(ctx, s); err == nil || !errors.Is(err, ErrFenced) || errors.Is(err, ErrReplaced) {
 			return err
-		}
-		if now, err := znode.DecodeWorker(body); err == nil && now.Identity != "" && now.Identity != m.Identity {
-			return fmt.Errorf("%w: %s is worker %d now", ErrReplaced, now.Identity, m.ID)
 		}
 	}
 	return &damagedError{missing}
+}
+
+// whoReplaced is ErrReplaced if the id is another identity's, and else ErrFenced: another process is this identity.
+func (m *Member) whoReplaced(ctx context.Context, s *zkconn.Session) error {
+	if !m.Job.Gang.HasSpares() {
+		return m.replaced()
+	}
+	body, _, _, err := zkconn.IfThere(s.Get(ctx, znode.ID(m.Job.Root, m.Generation, m.ID)))
+	if err != nil {
+		return err
+	}
+	if now, err := znode.DecodeWorker(body); err == nil && now.Identity != "" && now.Identity != m.Identity {
+		return fmt.Errorf("%w: %s is worker %d now", ErrReplaced, now.Identity, m.ID)
+	}
+	return m.replaced()
 }
 
 // awaitPart waits, if err is ErrDamaged, until the part is there again, or for damageCheck. It returns any other error,

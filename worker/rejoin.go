@@ -80,8 +80,8 @@ func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, er
 		return nil, done
 	case !there:
 		return nil, m.gone(ctx, s, m.by())
-	case stat.Version != m.version && !left && !rejoined:
-		return nil, m.replaced()
+	case (stat.Version != m.version || claim.Nonce != m.claim.Nonce) && !left && !rejoined:
+		return nil, m.whoReplaced(ctx, s)
 	}
 	live, exists, err := s.Exists(ctx, m.live())
 	if err != nil {

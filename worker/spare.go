@@ -26,7 +26,7 @@ import (
 //
 //	run/<g>/by/<old>     deleted, at the version read: refused if its owner has come back since
 //	run/<g>/by/<own>     created: it says the id
-//	run/<g>/id/n-<id>    set: it says whose the id is now
+//	run/<g>/id/n-<id>    set, at the version read: it says whose the id is now
 //	<job>/<own>          created, ephemeral: live
 //	run/<g>/spare/<seat> deleted
 //
@@ -66,6 +66,15 @@ const noSeat = -1
 
 // look takes an id if it can now. Else it returns errAgain after something has changed.
 func (w *waitingSpare) look(ctx context.Context) (*Member, error) {
+	m, err := w.lookOnce(ctx)
+	if refused, ok := errors.AsType[*zkconn.Error](err); ok && w.full && w.attempts > 0 &&
+		errors.Is(err, zkconn.ErrNoNode) {
+		err = w.awaitRepair(ctx, missingPart(refused))
+	}
+	return m, err
+}
+
+func (w *waitingSpare) lookOnce(ctx context.Context) (*Member, error) {
 	w.seats = nil
 	if !w.full { // an id may be left by now, as in another generation
 		m, err := w.attempt(ctx)
@@ -111,11 +120,13 @@ func (w *waitingSpare) look(ctx context.Context) (*Member, error) {
 }
 
 // readAgain reads the Record, and watches it.
-func (w *waitingSpare) readAgain(ctx context.Context) (err error) {
+func (w *waitingSpare) readAgain(ctx context.Context) error {
 	g := w.rec.Generation
-	if _, _, w.record, err = w.s.ExistsW(ctx, znode.Record(job.KindName, w.c.Root, w.c.Job)); err != nil {
+	stat, _, changed, err := w.s.ExistsW(ctx, znode.Record(job.KindName, w.c.Root, w.c.Job))
+	if err != nil {
 		return err
 	}
+	w.record, w.mzxid = changed, stat.Mzxid
 	rec, _, err := zkstate.ReadRecord(ctx, w.s, job.Kind(), w.job.Path())
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode), err == nil && rec.Generation != g:
@@ -291,26 +302,35 @@ func (w *waitingSpare) replace(ctx context.Context, gone []string) (*Member, err
 		return nil, errAgain
 	}
 	for _, identity := range gone {
-		id, version, err := w.vacancy(ctx, identity)
+		id, claim, err := w.vacancy(ctx, identity)
 		if err != nil {
 			return nil, err
 		}
+		if id == znode.NoID {
+			continue
+		}
+		body, stat, _, err := zkconn.IfThere(w.s.Get(ctx, znode.ID(w.job.Root, w.rec.Generation, id)))
+		if err != nil {
+			return nil, err
+		}
+		info, bad := znode.DecodeWorker(body)
 		_, live, err := w.s.Exists(ctx, znode.Live(w.job.Root, w.job.Name, identity)) // after the claim, as it is set with it
 		switch {
 		case err != nil:
 			return nil, err
-		case id == znode.NoID || live:
+		case live || bad != nil || info.Identity != identity: // another spare was first
 			continue
 		case turn == 0:
-			return w.takeID(ctx, identity, id, version)
+			return w.takeID(ctx, identity, id, claim, stat.Version)
 		}
 		turn--
 	}
 	return nil, nil
 }
 
-// takeID takes the id of a worker that is gone, whose claim has this version.
-func (w *waitingSpare) takeID(ctx context.Context, old string, id int, version int32) (*Member, error) {
+// takeID takes the id of a worker that is gone. Its claim and the znode of its id have these versions. That of the id
+// never comes again; a claim begins anew if its owner takes another id.
+func (w *waitingSpare) takeID(ctx context.Context, old string, id int, ofClaim, ofID int32) (*Member, error) {
 	root, g := w.job.Root, w.rec.Generation
 	claim := znode.Claim{Nonce: w.nonce, Lives: 1, State: znode.In, ID: &id}
 	claimBody, body, err := encode(claim, w.info(id))
@@ -320,9 +340,9 @@ func (w *waitingSpare) takeID(ctx context.Context, old string, id int, version i
 	by := znode.ByIdentity(root, g, w.c.Identity)
 	_, err = w.s.Multi(ctx,
 		zkconn.CheckOp(znode.Gate(root, g), -1),
-		zkconn.DeleteOp(znode.ByIdentity(root, g, old), version),
+		zkconn.DeleteOp(znode.ByIdentity(root, g, old), ofClaim),
 		zkconn.CreateOp(by, claimBody, zkconn.Persistent, w.acl),
-		zkconn.SetOp(znode.ID(root, g, id), body, anyVersion), // only who holds the claim writes here
+		zkconn.SetOp(znode.ID(root, g, id), body, ofID),
 		zkconn.CreateOp(w.join.live(), body, zkconn.Ephemeral, w.acl),
 		zkconn.DeleteOp(znode.Spare(root, g, w.seat), anyVersion),
 	)

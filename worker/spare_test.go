@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -170,6 +169,56 @@ func TestSpareReplaces(t *testing.T) {
 	}
 }
 
+// TestReplacedTwin: a process that was replaced finds that out also when another one of its identity has taken another
+// id meanwhile, whose claim begins at the same version.
+func TestReplacedTwin(t *testing.T) {
+	t.Parallel()
+	g := newSparedGang(t, 2, withSpares(1, job.ByJoin))
+	s := g.sitDown("w-2")
+	g.start(1)
+	old := g.members[1]
+	g.kill(1, 0)
+	g.members[1] = s.worker(t)
+	twin := g.sitDown("w-1")
+	g.sessions[0].Close()
+	if m := twin.worker(t); m.ID != 0 {
+		t.Fatalf("it is worker %d", m.ID)
+	}
+	if _, err := old.Rejoin(t.Context(), dial(t)); !errors.Is(err, worker.ErrReplaced) {
+		t.Errorf("the owner of before: %v", err)
+	}
+	if err := s.m.Leave(t.Context(), worker.End{}); err != nil { // who has the id of before is untouched
+		t.Error(err)
+	}
+}
+
+// TestSpareOutlivesDamage: somebody deletes parts of the job by hand, and puts them back.
+func TestSpareOutlivesDamage(t *testing.T) {
+	t.Parallel()
+	g := newSparedGang(t, 1, withSpares(1, job.ByJoin))
+	s := g.sitDown("s")
+	by := dial(t)
+	for _, at := range []string{
+		znode.Record(job.KindName, g.job.Root, g.job.Name), znode.GangAttemptAt(g.job.Root, g.members[0].Generation),
+	} {
+		body, _, err := by.Get(t.Context(), at)
+		if err == nil {
+			err = by.Delete(t.Context(), at, -1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		zkconn.Pause(t.Context(), 100*time.Millisecond) // it may look at it meanwhile
+		if _, err := by.Create(t.Context(), at, body, zkconn.Persistent, zkconn.World(zkconn.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.sessions[0].Close()
+	if m := s.worker(t); m.ID != 0 {
+		t.Errorf("it is worker %d", m.ID)
+	}
+}
+
 // TestSparesReplaceMany: all are lost at once, so nobody but a spare can decide.
 func TestSparesReplaceMany(t *testing.T) {
 	t.Parallel()
@@ -233,12 +282,8 @@ func TestSpareOrOwner(t *testing.T) {
 	for range 10 {
 		s := g.sitDown(other)
 		session.Close()
-		var m *worker.Member
-		var err error
-		var all sync.WaitGroup
 		next := dial(t)
-		all.Go(func() { m, err = worker.Join(t.Context(), next, g.config(holder.Identity)) })
-		all.Wait()
+		m, err := worker.Join(t.Context(), next, g.config(holder.Identity))
 		switch {
 		case err == nil: // the spare still waits
 			s.end()
@@ -265,19 +310,20 @@ func TestSpareOrOwner(t *testing.T) {
 func TestSpareEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		do   func(t *testing.T, g *gang, store *zkstate.Store)
+		do   func(t *testing.T, g *gang, store *zkstate.Store, s *spare)
 		want error
 	}{
-		"failed": {func(t *testing.T, g *gang, _ *zkstate.Store) {
+		"failed": {func(t *testing.T, g *gang, _ *zkstate.Store, _ *spare) {
 			if err := g.members[0].Decide(t.Context(), g.attempts[0], worker.Loss{Exit: new(2)}); err != nil {
 				t.Fatal(err)
 			}
 		}, worker.ErrGangFailed},
-		"finished, kept":    {func(_ *testing.T, g *gang, _ *zkstate.Store) { g.finish() }, worker.ErrDone},
-		"finished, removed": {func(_ *testing.T, g *gang, _ *zkstate.Store) { g.finish() }, worker.ErrDone},
-		"terminated": {func(t *testing.T, g *gang, store *zkstate.Store) {
+		"finished, kept":    {func(_ *testing.T, g *gang, _ *zkstate.Store, _ *spare) { g.finish() }, worker.ErrDone},
+		"finished, removed": {func(_ *testing.T, g *gang, _ *zkstate.Store, _ *spare) { g.finish() }, worker.ErrDone},
+		"terminated": {func(t *testing.T, g *gang, store *zkstate.Store, s *spare) {
 			terminated := make(chan error)
 			go func() { terminated <- store.Terminate(t.Context(), g.job.Path(), patience, nil) }()
+			s.ended(t) // before the workers: else it may find that the job is gone
 			g.each(func(i int) error {
 				if err := g.members[i].StopRequested(t.Context()); err != nil {
 					return err
@@ -288,7 +334,7 @@ func TestSpareEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, worker.ErrStopRequested},
-		"deleted": {func(t *testing.T, g *gang, store *zkstate.Store) {
+		"deleted": {func(t *testing.T, g *gang, store *zkstate.Store, _ *spare) {
 			for _, s := range g.sessions {
 				s.Close()
 			}
@@ -311,7 +357,7 @@ func TestSpareEnds(t *testing.T) {
 			})
 			s := g.sitDown("s")
 			g.start(1)
-			c.do(t, g, newStore(t, g.job))
+			c.do(t, g, newStore(t, g.job), s)
 			if s.ended(t); !errors.Is(s.err, c.want) {
 				t.Errorf("%v", s.err)
 			}

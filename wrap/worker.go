@@ -82,7 +82,7 @@ func (r *run) asMembers(ctx context.Context, err error) command.Result {
 		r.Log.Warn("joining again, for another id", "reason", result.Err)
 		r.closeSession()
 		r.set(func() { r.member, r.over = nil, nil })
-		r.overAttempt, r.undecided = 0, nil
+		r.overAttempt, r.undecided, r.roll, r.rollVersion = 0, nil, nil, 0
 		err = step(ctx, r.Signals, 0, r.join)
 		if m, _, _ := r.now(); m == nil {
 			return notStarted(err)
@@ -344,6 +344,8 @@ func (r *run) join(ctx context.Context) error {
 		switch err := r.joinOnce(ctx, worker.Spare); {
 		case errors.Is(err, worker.ErrStopRequested):
 			return ErrTerminated
+		case errors.Is(err, worker.ErrSpare): // a join of this identity that came too late was withdrawn
+			continue
 		case !r.joinsAgain(ctx, err):
 			return err
 		}

@@ -651,6 +651,9 @@ func (b *book) applyID(s step, op zkmodel.Op, p place) error {
 	case zkmodel.OpSetData:
 		if s.who != nil && r.replaced[id] != "" && s.setsClaimOf(id) {
 			r.ids[id] = s.who.identity
+			if r.completed[r.replaced[id]] { // all had finished when it took the id
+				r.completed[s.who.identity] = true
+			}
 			delete(r.replaced, id)
 		}
 		if s.who != nil && r.ids[id] != s.who.identity {

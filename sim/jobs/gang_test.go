@@ -239,7 +239,7 @@ func (k *jobs) ganger(name, identity string, lives int, do func(life int) comman
 				return endsWell(err)
 			}
 			err = k.takePart(p, m, &todo)
-			again := errors.Is(err, errDrained) && todo.waits == 0 || errors.Is(err, worker.ErrReplaced)
+			again := errors.Is(err, errDrained) && todo.waits <= 0 || errors.Is(err, worker.ErrReplaced)
 			if !again {
 				return endsWell(sim.Unless(err, errFailed, errStop, errDrained))
 			}
