@@ -314,7 +314,7 @@ func (m *Member) gone(ctx context.Context, s *zkconn.Session, missing string) er
 	case !open:
 		return m.generationEnded()
 	case missing == m.by():
-		if err := m.whoReplaced(ctx, s); err == nil || !errors.Is(err, ErrFenced) || errors.Is(err, ErrReplaced) {
+		if err := m.whoReplaced(ctx, s); !errors.Is(err, ErrFenced) || errors.Is(err, ErrReplaced) {
 			return err
 		}
 	}
