@@ -345,7 +345,7 @@ func (j *join) folders() ([]zkconn.Op, error) {
 func (j *join) claim(ctx context.Context) (*Member, error) {
 	root, g := j.job.Root, j.rec.Generation
 	if j.byIndex() && j.index >= j.job.Workers {
-		return j.claimNone(ctx)
+		return j.claimBeyond(ctx)
 	}
 	claim := znode.Claim{Nonce: j.nonce, Lives: 1, State: znode.In}
 	info := j.info(znode.NoID)
@@ -397,8 +397,8 @@ func (j *join) claim(ctx context.Context) (*Member, error) {
 	return nil, j.refused(ctx, err)
 }
 
-// claimNone is claim of a process that brings an index beyond the last: it is a spare, unless it has an id already.
-func (j *join) claimNone(ctx context.Context) (*Member, error) {
+// claimBeyond is claim of a process that brings an index beyond the last: it is a spare, unless it has an id already.
+func (j *join) claimBeyond(ctx context.Context) (*Member, error) {
 	_, mine, err := j.s.Exists(ctx, znode.ByIdentity(j.job.Root, j.rec.Generation, j.c.Identity))
 	switch {
 	case err != nil:
@@ -409,8 +409,8 @@ func (j *join) claimNone(ctx context.Context) (*Member, error) {
 	return nil, ErrSpare
 }
 
-// info is what the znodes of this worker say of it. Its identity is named where the claim may be another's than the one
-// that was created with the id.
+// info is what the znodes of this worker say of it. They name its identity if workers bring their ids, or if there are
+// spares.
 func (j *join) info(id int) znode.Worker {
 	info := j.c.Info
 	info.ID, info.Identity = id, ""

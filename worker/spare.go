@@ -58,8 +58,7 @@ type waitingSpare struct {
 	seat int
 	gone map[string]time.Time // since when it has seen that a worker is gone, by identity
 
-	// Closed when this may have changed: the Record, whether the attempt goes on, who is live, and whose turn it is.
-	record, over, live, seats <-chan struct{}
+	recordChanged, attemptOver, liveChanged, seatsChanged <-chan struct{} // closed at the event
 }
 
 const noSeat = -1
@@ -75,7 +74,7 @@ func (w *waitingSpare) look(ctx context.Context) (*Member, error) {
 }
 
 func (w *waitingSpare) lookOnce(ctx context.Context) (*Member, error) {
-	w.seats = nil
+	w.seatsChanged = nil
 	if !w.full { // an id may be left by now, as in another generation
 		m, err := w.attempt(ctx)
 		if !errors.Is(err, ErrSpare) {
@@ -99,12 +98,13 @@ func (w *waitingSpare) lookOnce(ctx context.Context) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	var live []string
-	live, _, w.live, err = w.s.ChildrenW(ctx, w.job.Path()) // after the claims: one transaction makes both
+	live, _, changed, err := w.s.ChildrenW(ctx, w.job.Path()) // after the claims: one transaction makes both
 	if err != nil {
 		return nil, err
 	}
-	gone, wait := w.overdue(claimed, live)
+	w.liveChanged = changed
+	w.noteGone(claimed, live)
+	gone, wait := w.overdue()
 	if len(gone) > 0 {
 		begun, err := w.hasBegun(ctx, a.Number)
 		if err != nil {
@@ -126,7 +126,7 @@ func (w *waitingSpare) readAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.record, w.mzxid = changed, stat.Mzxid
+	w.recordChanged, w.mzxid = changed, stat.Mzxid
 	rec, _, err := zkstate.ReadRecord(ctx, w.s, job.Kind(), w.job.Path())
 	switch {
 	case errors.Is(err, zkconn.ErrNoNode), err == nil && rec.Generation != g:
@@ -167,7 +167,7 @@ func (w *waitingSpare) takeSeat(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !there:
-		return w.await(ctx, ErrNotOpen, "the first worker to join", event, w.record)
+		return w.await(ctx, ErrNotOpen, "the first worker to join", event, w.recordChanged)
 	}
 	names, _, err := w.s.Children(ctx, dir)
 	if err != nil {
@@ -241,7 +241,7 @@ func (w *waitingSpare) readOpen(ctx context.Context) (znode.GangAttempt, error) 
 		return a, (&Attempt{GangAttempt: a}).Err()
 	}
 	token, decided, over, err := w.s.ExistsW(ctx, znode.Finished(root, g, a.Number, w.job.Workers))
-	w.over = over
+	w.attemptOver = over
 	switch {
 	case decided && token.DataLength == 0:
 		err = &DoneError{}
@@ -262,10 +262,8 @@ func (w *waitingSpare) hasBegun(ctx context.Context, attempt int) (bool, error) 
 	return there && token.DataLength == 0, err
 }
 
-// overdue are the identities of those who are gone for as long as they may be, sorted, and the time until another one
-// is; 0: nobody else is gone.
-func (w *waitingSpare) overdue(claimed, live []string) (gone []string, wait time.Duration) {
-	now, limit := time.Now(), time.Duration(w.job.Gang.Replace)
+// noteGone notes who has a claim and is not live.
+func (w *waitingSpare) noteGone(claimed, live []string) {
 	before := w.gone
 	w.gone = map[string]time.Time{}
 	for _, identity := range claimed {
@@ -274,12 +272,17 @@ func (w *waitingSpare) overdue(claimed, live []string) (gone []string, wait time
 		}
 		since, known := before[identity]
 		if !known {
-			since = now
+			since = time.Now()
 		}
 		w.gone[identity] = since
 	}
+}
+
+// overdue are the identities of those who have not come back in time, sorted. The others have wait left, at least one
+// of them; 0: there are no others.
+func (w *waitingSpare) overdue() (gone []string, wait time.Duration) {
 	for _, identity := range slices.Sorted(maps.Keys(w.gone)) {
-		switch left := limit - now.Sub(w.gone[identity]); {
+		switch left := time.Duration(w.job.Gang.Replace) - time.Since(w.gone[identity]); {
 		case left <= 0:
 			gone = append(gone, identity)
 		case wait == 0 || left < wait:
@@ -295,7 +298,7 @@ func (w *waitingSpare) replace(ctx context.Context, gone []string) (*Member, err
 	if err != nil {
 		return nil, err
 	}
-	w.seats = seats
+	w.seatsChanged = seats
 	turn := slices.Index(znode.TakenSeats(names, w.job.Gang.Spares), w.seat)
 	if turn < 0 { // somebody deleted the seat
 		w.seat = noSeat
@@ -328,8 +331,8 @@ func (w *waitingSpare) replace(ctx context.Context, gone []string) (*Member, err
 	return nil, nil
 }
 
-// takeID takes the id of a worker that is gone. Its claim and the znode of its id have these versions. That of the id
-// never comes again; a claim begins anew if its owner takes another id.
+// takeID takes the id of a worker that is gone. ofClaim and ofID are the versions of its claim and of the znode of its
+// id. A claim that was deleted may come again with the same version; the version of an id never does.
 func (w *waitingSpare) takeID(ctx context.Context, old string, id int, ofClaim, ofID int32) (*Member, error) {
 	root, g := w.job.Root, w.rec.Generation
 	claim := znode.Claim{Nonce: w.nonce, Lives: 1, State: znode.In, ID: &id}
@@ -343,7 +346,7 @@ func (w *waitingSpare) takeID(ctx context.Context, old string, id int, ofClaim, 
 		zkconn.DeleteOp(znode.ByIdentity(root, g, old), ofClaim),
 		zkconn.CreateOp(by, claimBody, zkconn.Persistent, w.acl),
 		zkconn.SetOp(znode.ID(root, g, id), body, ofID),
-		zkconn.CreateOp(w.join.live(), body, zkconn.Ephemeral, w.acl),
+		zkconn.CreateOp(w.live(), body, zkconn.Ephemeral, w.acl),
 		zkconn.DeleteOp(znode.Spare(root, g, w.seat), anyVersion),
 	)
 	switch {
@@ -365,8 +368,8 @@ func (w *waitingSpare) takeID(ctx context.Context, old string, id int, ofClaim, 
 	return nil, err
 }
 
-// awaitChange waits for an event, or so long unless that is 0. It returns errAgain then. Many may come and go at once:
-// they are looked at together.
+// awaitChange waits for an event, or for the time unless that is 0, and returns errAgain. After an event it pauses: many
+// workers may come or go at once, and one look is enough for all.
 func (w *waitingSpare) awaitChange(ctx context.Context, wait time.Duration) error {
 	w.tell(fmt.Sprintf("a worker to be lost: this process is a spare, in seat %d of %d", w.seat+1, w.job.Gang.Spares), "")
 	var due <-chan time.Time
@@ -374,10 +377,10 @@ func (w *waitingSpare) awaitChange(ctx context.Context, wait time.Duration) erro
 		due = time.After(wait)
 	}
 	select {
-	case <-w.record:
-	case <-w.over:
-	case <-w.live:
-	case <-w.seats:
+	case <-w.recordChanged:
+	case <-w.attemptOver:
+	case <-w.liveChanged:
+	case <-w.seatsChanged:
 	case <-due:
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -171,22 +171,22 @@ func (l *life) close() {
 	}
 }
 
-// runCommand runs the command to its end, unless it cannot be started. asked is called when it is asked to end. The
-// command does not outlive the session of, unless that is nil, also while this process is frozen.
+// runCommand runs the command to its end, unless it cannot be started. asked is called when it is asked to end. Unless
+// session is nil, the command does not outlive it: a guard sees to that while this process is frozen.
 func (l *life) runCommand(
-	ctx context.Context, environ []string, of *zkconn.Session, asked func(),
+	ctx context.Context, environ []string, session *zkconn.Session, asked func(),
 ) (command.End, error) {
 	fleet := command.NewFleet(l.GuardGroups, l.Log)
 	if err := fleet.Open(); err != nil {
 		return command.End{}, err
 	}
 	defer fleet.Close()
-	if of != nil {
+	if session != nil {
 		var keeper sync.WaitGroup
 		defer keeper.Wait()
 		ended := make(chan struct{})
 		defer close(ended)
-		keeper.Go(func() { fleet.Keep(of, ended) })
+		keeper.Go(func() { fleet.Keep(session, ended) })
 	}
 	c, err := fleet.Start(command.Launch{Path: l.path, Argv: l.Command, Environ: environ, Dir: l.Dir, Files: l.Files})
 	if err != nil {
@@ -200,7 +200,7 @@ func (l *life) runCommand(
 	}}
 	defer command.TakeTerminal(l.Files)
 	e := s.Run(ctx, l.Signals)
-	if of != nil && e.Signal() == syscall.SIGKILL && e.Cause == nil && !time.Now().Before(of.Deadline()) {
+	if session != nil && e.Signal() == syscall.SIGKILL && e.Cause == nil && !time.Now().Before(session.Deadline()) {
 		select {
 		case e.Cause = <-l.lost: // the guard has killed it
 			e.Killed = true

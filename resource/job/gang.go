@@ -14,7 +14,7 @@ type Gang struct {
 	Restarts int               `json:"restarts"`        // so often in a generation
 	Final    resource.Codes    `json:"final,omitempty"` // exit codes of commands that no restart repairs
 	Wait     resource.Duration `json:"wait"`            // those who are there wait so long for who is missing
-	// So many more processes may wait in seats; one takes the id of a worker that is gone, and not back after Replace.
+	// So many more processes may wait in seats. When a worker has been gone for Replace, one of them takes its id.
 	Spares  int               `json:"spares,omitempty"`
 	Replace resource.Duration `json:"replace,omitempty"`
 }
