@@ -368,8 +368,8 @@ func (w *waitingSpare) takeID(ctx context.Context, old string, id int, ofClaim, 
 	return nil, err
 }
 
-// awaitChange waits for an event, or for the time unless that is 0, and returns errAgain. After an event it pauses: many
-// workers may come or go at once, and one look is enough for all.
+// awaitChange waits for an event, or for the time unless that is 0, and returns errAgain. After an event it pauses:
+// many workers may come or go at once, and one look is enough for all.
 func (w *waitingSpare) awaitChange(ctx context.Context, wait time.Duration) error {
 	w.tell(fmt.Sprintf("a worker to be lost: this process is a spare, in seat %d of %d", w.seat+1, w.job.Gang.Spares), "")
 	var due <-chan time.Time
