@@ -327,9 +327,10 @@ func (m *Member) tryDecide(ctx context.Context, a *Attempt, l Loss) error {
 		return err
 	}
 	_, err = m.write(ctx, ops...)
-	finished := znode.Finished(m.Job.Root, m.Generation, a.Number, m.Job.Workers)
+	finish := znode.FinishRound(m.Job.Root, m.Generation, a.Number)
 	if zkconn.RefusedAt(err, m.attemptAt(), zkconn.ErrBadVersion) ||
-		zkconn.RefusedAt(err, finished, zkconn.ErrNodeExists) {
+		zkconn.RefusedAt(err, znode.RoundState(finish), zkconn.ErrBadVersion) ||
+		zkconn.RefusedAt(err, znode.Counted(finish, m.Job.Workers-1), zkconn.ErrNodeExists) {
 		return nil // somebody has decided, or all have finished
 	}
 	return err

@@ -222,3 +222,17 @@ func TestAWorkerInPythonBesideAnother(t *testing.T) {
 		t.Errorf("the roll that it wrote has %d rows: %q", len(rows), odd)
 	}
 }
+
+// TestAWorkerInPythonLeavesAGangAlone: its record has a format that the program does not know.
+func TestAWorkerInPythonLeavesAGangAlone(t *testing.T) {
+	t.Parallel()
+	j, store := newJob(t, 2, func(j *job.Job) { j.Gang = &job.Gang{} })
+	py := startPython(t, j, "py", "", "exit 9")
+	py.ends(3)
+	if want := "the record has format 2, and this program knows 1"; !strings.Contains(py.said(), want) {
+		t.Errorf("it says %q, not %q", py.said(), want)
+	}
+	if ws, _, err := store.Workers(t.Context(), j.Path()); len(ws) > 0 || err != nil {
+		t.Errorf("it has joined: %v, %v", ws, err)
+	}
+}

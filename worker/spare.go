@@ -47,16 +47,17 @@ var ErrReplaced = fmt.Errorf("%w: a spare has taken its id", ErrFenced)
 // It is ErrFull if no seat is free, ErrHeld if another process waits under this identity, ErrDone once all workers have
 // completed, ErrGangFailed, ErrStopRequested, and ErrFenced if the generation has ended otherwise.
 func Spare(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
-	w := &waitingSpare{join: newJoin(s, c), seat: noSeat, gone: map[string]time.Time{}}
+	w := &waitingSpare{join: newJoin(s, c), since: time.Now(), seat: noSeat, gone: map[string]time.Time{}}
 	return w.until(ctx, w.look)
 }
 
 // waitingSpare is one call of Spare.
 type waitingSpare struct {
 	*join
-	full bool // no id is left in the generation that it has read
-	seat int
-	gone map[string]time.Time // since when it has seen that a worker is gone, by identity
+	since time.Time
+	full  bool // no id is left in the generation that it has read
+	seat  int
+	gone  map[string]time.Time // since when it has seen that a worker is gone, by identity
 
 	recordChanged, attemptOver, liveChanged, seatsChanged <-chan struct{} // closed at the event
 }
@@ -85,16 +86,19 @@ func (w *waitingSpare) lookOnce(ctx context.Context) (*Member, error) {
 	if err := w.readAgain(ctx); err != nil {
 		return nil, err
 	}
+	claimed, _, err := w.s.Children(ctx, znode.By(w.job.Root, w.rec.Generation))
+	if err != nil {
+		return nil, err
+	}
+	if _, mine := slices.BinarySearch(claimed, w.c.Identity); mine {
+		return nil, w.leaveSeat(ctx)
+	}
 	if w.seat == noSeat {
 		if err := w.takeSeat(ctx); err != nil {
 			return nil, err
 		}
 	}
 	a, err := w.readOpen(ctx)
-	if err != nil {
-		return nil, err
-	}
-	claimed, _, err := w.s.Children(ctx, znode.By(w.job.Root, w.rec.Generation))
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +141,8 @@ func (w *waitingSpare) readAgain(ctx context.Context) error {
 		return ErrStopRequested
 	}
 	w.rec, w.job = rec, job.Of(&rec)
-	return nil
+	w.acl, err = zkstate.ParseACL(rec.ACL)
+	return err
 }
 
 // ended is what it means that the Record does not name the generation any more. While somebody has deleted only the
@@ -226,6 +231,23 @@ func (w *waitingSpare) isMine(ctx context.Context, seat string) (bool, error) {
 	}
 	what := fmt.Sprintf("the session of an older process that is the spare %s to end", w.c.Identity)
 	return false, w.await(ctx, ErrHeld, what, event, nil)
+}
+
+// leaveSeat is for an identity that has a claim: another process with it was faster, or the reply to takeID was lost. A
+// worker needs no seat, and who waits to be one must not keep it from others. It returns errAgain.
+func (w *waitingSpare) leaveSeat(ctx context.Context) error {
+	if w.seat != noSeat {
+		seat := znode.Spare(w.job.Root, w.rec.Generation, w.seat)
+		stat, there, err := w.s.Exists(ctx, seat)
+		if err == nil && there && stat.EphemeralOwner == w.s.ID() {
+			err = w.s.Delete(ctx, seat, anyVersion)
+		}
+		if err != nil && !errors.Is(err, zkconn.ErrNoNode) {
+			return w.refused(ctx, err)
+		}
+	}
+	w.seat, w.full = noSeat, false
+	return errAgain
 }
 
 // readOpen reads the attempt, and watches whether it is over.
@@ -340,11 +362,10 @@ func (w *waitingSpare) takeID(ctx context.Context, old string, id int, ofClaim, 
 	if err != nil {
 		return nil, err
 	}
-	by := znode.ByIdentity(root, g, w.c.Identity)
 	_, err = w.s.Multi(ctx,
 		zkconn.CheckOp(znode.Gate(root, g), -1),
 		zkconn.DeleteOp(znode.ByIdentity(root, g, old), ofClaim),
-		zkconn.CreateOp(by, claimBody, zkconn.Persistent, w.acl),
+		zkconn.CreateOp(znode.ByIdentity(root, g, w.c.Identity), claimBody, zkconn.Persistent, w.acl),
 		zkconn.SetOp(znode.ID(root, g, id), body, ofID),
 		zkconn.CreateOp(w.live(), body, zkconn.Ephemeral, w.acl),
 		zkconn.DeleteOp(znode.Spare(root, g, w.seat), anyVersion),
@@ -352,20 +373,16 @@ func (w *waitingSpare) takeID(ctx context.Context, old string, id int, ofClaim, 
 	switch {
 	case err == nil:
 		return newMember(w.join, id, claim, 0), nil
-	case errors.Is(err, zkconn.ErrUnknown):
+	case errors.Is(err, zkconn.ErrUnknown): // if it was committed, the claim is there
 		if settle := w.s.Settled(ctx); settle != nil {
 			return nil, fmt.Errorf("%w: %w", settle, err)
 		}
-		return w.rejoin(ctx) // if it was committed
-	case zkconn.RefusedAt(err, by, zkconn.ErrNodeExists):
-		return w.rejoin(ctx)
-	case errors.Is(err, zkconn.ErrNodeExists):
-		return nil, w.awaitHolder(ctx)
 	case zkconn.PreconditionFailed(err):
 		w.seat = noSeat // it may be that which is gone
-		return nil, fmt.Errorf("%w: %w", errAgain, err)
+	default:
+		return nil, err
 	}
-	return nil, err
+	return nil, fmt.Errorf("%w: %w", errAgain, err)
 }
 
 // awaitChange waits for an event, or for the time unless that is 0, and returns errAgain. After an event it pauses:
@@ -383,7 +400,7 @@ func (w *waitingSpare) awaitChange(ctx context.Context, wait time.Duration) erro
 	case <-w.seatsChanged:
 	case <-due:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return &waitError{ErrFull, time.Since(w.since), "a worker to be lost", context.Cause(ctx)}
 	case <-w.s.Context().Done():
 		return context.Cause(w.s.Context())
 	}

@@ -320,7 +320,23 @@ func gangSparesWorld(w *sim.World) {
 	}
 }
 
-// gangSparesEndedWorld is that world with somebody who terminates its job and applies it again.
+// gangTwinsWorld is that world with ids by index and a time before somebody is replaced. One worker is asked to end and
+// does not come back, and two processes have the identity that comes late.
+func gangTwinsWorld(w *sim.World) {
+	k := gangOf(w, 2)
+	k.book.job.Gang.Spares, k.book.job.Gang.Replace = 1, resource.Duration(time.Second)
+	k.book.job.Gang.Restarts = 10
+	for _, name := range []string{"a", "b", "c1", "c2"} {
+		k.ganger(name, name[:1], 2, func(int) commands {
+			if name == "b" {
+				return commands{drain: true, waits: 100, meet: true}
+			}
+			return commands{meet: true}
+		})
+	}
+}
+
+// gangSparesEndedWorld is gangSparesWorld with somebody who terminates its job and applies it again.
 func gangSparesEndedWorld(w *sim.World) {
 	k := gangOf(w, 1)
 	k.book.job.IDs, k.book.job.Gang.Spares = job.ByJoin, 1

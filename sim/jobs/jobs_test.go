@@ -74,6 +74,7 @@ func worlds() []sim.Named {
 		named("gang-taken", gangTakenWorld),
 		named("gang-ended", gangEndedWorld),
 		named("gang-spares", gangSparesWorld),
+		named("gang-spares-twins", gangTwinsWorld),
 		named("gang-spares-ended", gangSparesEndedWorld),
 	}
 }
@@ -234,7 +235,7 @@ func (b *book) sawJoin(m *member) error {
 		return nil
 	}
 	if m.ID < 0 || m.ID >= b.job.Workers || r.ids[m.ID] != m.Identity ||
-		b.job.IDs == job.ByIndex && m.ID != *m.k.index(m.Identity) {
+		b.job.IDs == job.ByIndex && !b.job.Gang.HasSpares() && m.ID != *m.k.index(m.Identity) {
 		return fmt.Errorf("%s joins as %d, which %q has", m.life.name, m.ID, r.ids[m.ID])
 	}
 	m.life.id, m.life.member = m.ID, true
