@@ -36,7 +36,7 @@ type ExecutorConfig struct {
 func RunExecutor(ctx context.Context, c ExecutorConfig) command.Result {
 	c.Process.Parallel = max(c.Process.Parallel, 1)
 	r := newQueueRun(c.QueueConfig, queue.Executor)
-	e := &executor{c: c, run: r, fleet: command.NewFleet(c.GuardGroups, c.Log)}
+	e := &executor{c: c, run: r, fleet: command.NewFleet(c.GuardGroups, nil, c.Log)}
 	r.work, r.signaled, r.ended = e.work, e.signaled, collector(e.collect)
 	if err := e.fleet.Open(); err != nil {
 		return command.Result{Err: err}

@@ -176,7 +176,7 @@ func (l *life) close() {
 func (l *life) runCommand(
 	ctx context.Context, environ []string, session *zkconn.Session, asked func(),
 ) (command.End, error) {
-	fleet := command.NewFleet(l.GuardGroups, l.Log)
+	fleet := command.NewFleet(l.GuardGroups, session, l.Log)
 	if err := fleet.Open(); err != nil {
 		return command.End{}, err
 	}
@@ -186,7 +186,7 @@ func (l *life) runCommand(
 		defer keeper.Wait()
 		ended := make(chan struct{})
 		defer close(ended)
-		keeper.Go(func() { fleet.Keep(session, ended) })
+		keeper.Go(func() { fleet.Keep(ended) })
 	}
 	c, err := fleet.Start(command.Launch{Path: l.path, Argv: l.Command, Environ: environ, Dir: l.Dir, Files: l.Files})
 	if err != nil {

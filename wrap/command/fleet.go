@@ -26,9 +26,10 @@ import (
 // The first process of a container needs no guard: the kernel kills all others with it. It reaps what its commands
 // leave behind.
 type Fleet struct {
-	guard  []string // the command line that calls GuardGroups; empty: there is none
-	log    *slog.Logger
-	reaper *reaper // nil unless this is process 1
+	guard   []string        // the command line that calls GuardGroups; empty: there is none
+	session *zkconn.Session // that the commands may not outlive; nil: they may
+	log     *slog.Logger
+	reaper  *reaper // nil unless this is process 1
 
 	mu     sync.Mutex
 	all    map[*Command]struct{}
@@ -37,8 +38,9 @@ type Fleet struct {
 }
 
 // NewFleet makes a fleet without commands. guard is the command line that calls GuardGroups; empty: there is none.
-func NewFleet(guard []string, log *slog.Logger) *Fleet {
-	f := &Fleet{guard: guard, log: log, all: map[*Command]struct{}{}}
+// Unless session is nil, the guard lets no command outlive it: the caller calls Keep while commands run.
+func NewFleet(guard []string, session *zkconn.Session, log *slog.Logger) *Fleet {
+	f := &Fleet{guard: guard, session: session, log: log, all: map[*Command]struct{}{}}
 	if os.Getpid() == 1 {
 		f.guard, f.reaper = nil, newReaper()
 	}
@@ -68,15 +70,15 @@ func (f *Fleet) Ended(c *Command) {
 }
 
 // Keep tells the guard, again and again until done is closed, that the commands may run until the session ends.
-func (f *Fleet) Keep(s *zkconn.Session, done <-chan struct{}) {
-	feed := time.NewTicker(max(s.Timeout()/20, time.Millisecond))
+func (f *Fleet) Keep(done <-chan struct{}) {
+	feed := time.NewTicker(max(f.session.Timeout()/20, time.Millisecond))
 	defer feed.Stop()
 	for {
-		f.mu.Lock()
-		f.tell(fmt.Appendf(nil, "=%d\n", clock()+time.Until(s.Deadline())))
-		f.mu.Unlock()
 		select {
 		case <-feed.C:
+			f.mu.Lock()
+			f.tell(f.limitOrder())
+			f.mu.Unlock()
 		case <-done:
 			return
 		}
@@ -135,7 +137,11 @@ func groupOrder(sign byte, c *Command) []byte {
 	return append(strconv.AppendInt([]byte{sign}, int64(c.process.Pid), 10), '\n')
 }
 
-// startGuard starts a guard, and tells it all groups. The caller holds mu.
+func (f *Fleet) limitOrder() []byte {
+	return fmt.Appendf(nil, "=%d\n", clock()+time.Until(f.session.Deadline()))
+}
+
+// startGuard starts a guard, and tells it all groups and until when they may run. The caller holds mu.
 func (f *Fleet) startGuard() error {
 	if len(f.guard) == 0 {
 		return nil
@@ -152,11 +158,16 @@ func (f *Fleet) startGuard() error {
 		return fmt.Errorf("the guard of the commands: %w", err)
 	}
 	go func() { _ = cmd.Wait() }()
+	var orders []byte
+	if f.session != nil {
+		orders = f.limitOrder()
+	}
 	for c := range f.all {
-		if _, err := in.Write(groupOrder('+', c)); err != nil {
-			_ = in.Close()
-			return fmt.Errorf("the guard of the commands: %w", err)
-		}
+		orders = append(orders, groupOrder('+', c)...)
+	}
+	if _, err := in.Write(orders); err != nil {
+		_ = in.Close()
+		return fmt.Errorf("the guard of the commands: %w", err)
 	}
 	f.orders, f.runs = in, cmd.Process
 	return nil

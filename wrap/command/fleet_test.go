@@ -52,7 +52,7 @@ func guarded(t *testing.T) *Fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := NewFleet([]string{"/usr/bin/env", guardVariable + "=1", self}, slog.New(slog.DiscardHandler))
+	f := NewFleet([]string{"/usr/bin/env", guardVariable + "=1", self}, nil, slog.New(slog.DiscardHandler))
 	if err := f.Open(); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestTheGuardEndsEveryGroup(t *testing.T) {
 
 // asParallelInit is a process 1 that runs commands at once, many times. It prints how many ended with their own code.
 func asParallelInit() {
-	f := NewFleet(nil, slog.New(slog.DiscardHandler))
+	f := NewFleet(nil, nil, slog.New(slog.DiscardHandler))
 	path, err := LookUp("sh")
 	if err != nil {
 		panic(err)

@@ -139,8 +139,8 @@ func crewOf(t *testing.T, g *given, lines Format, argv ...string) *Crew {
 	q.MaxTask = 4096
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	w := &Crew{
-		Source: g, Queue: func() queue.Queue { return q }, Kill: t.Context(), Fleet: command.NewFleet(nil, log), Log: log,
-		Path: path, Argv: argv, Environ: os.Environ(), Null: null, Stderr: null,
+		Source: g, Queue: func() queue.Queue { return q }, Kill: t.Context(), Log: log,
+		Fleet: command.NewFleet(nil, nil, log), Path: path, Argv: argv, Environ: os.Environ(), Null: null, Stderr: null,
 		Grace: func() time.Duration { return short }, Lines: lines,
 	}
 	return w
