@@ -92,7 +92,7 @@ func outcomes() []outcome {
 		{exitcode.Unreachable, "", errorSet{errWithheld, errNoRedis}},
 		// A command that did nothing.
 		{exitcode.Usage, "", errorSet{errUsage}},
-		{exitcode.Usage, "give the worker its index with --index, but only if the job declares ids = \"index\"",
+		{exitcode.Usage, "give --index if the job declares ids = \"index\"; otherwise leave it out",
 			errorSet{worker.ErrIndex}},
 		{exitcode.Usage, "start it with the index that it had, or under an identity of its own (--identity)",
 			errorSet{worker.ErrOtherIndex}},

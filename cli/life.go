@@ -53,7 +53,7 @@ func (o *memberFlags) addTo(cmd *cobra.Command) {
 	choose(cmd, cmd.Flags(), &o.takeover, "takeover", "`DO` that while an older process has this identity: wait or fail",
 		"wait", "fail")
 	choose(cmd, cmd.Flags(), &o.onLoss, "on-loss",
-		"`DO` that when the session is lost: rejoin, or stop, which kills the command at once",
+		"`DO` that when the session is lost: rejoin, or stop, which kills the command at once and is what a gang does",
 		string(wrap.LossRejoin), string(wrap.LossStop))
 }
 

@@ -306,7 +306,10 @@ func (scope *searchScope) absent(
 		slices.Sort(all)
 		near = text.Nearest(name, all)
 	}
-	if near != "" {
+	switch {
+	case near == name && where == "":
+		err, where = fmt.Errorf("%w: it is declared, and not there", err), "muster apply makes it"
+	case near != "":
 		err, where = fmt.Errorf("%w: did you mean %s?", err, near), "muster status "+text.ShellWord(near)
 	}
 	return &problem{errAbsent, err, cmp.Or(where, shows+"; to look elsewhere: "+lookElsewhere)}

@@ -177,7 +177,7 @@ func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
 	if o.index != "" {
 		k, err := worker.ParseIndex(o.index)
 		if err != nil {
-			return c, usagef("muster worker --index 0", "--index: %w", err)
+			return c, usagef("muster worker --job NAME --index 0", "--index: %w", err)
 		}
 		c.Index = &k
 	}

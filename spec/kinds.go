@@ -49,6 +49,13 @@ func gang() part[job.Job] {
 			return func(s *scope, j *job.Job, from origins) {
 				g := job.DefaultGang()
 				decode(s, &g, from)
+				switch err := g.CheckReplace(); {
+				case err != nil:
+					s.add(codeGang, &b.DefRange, "%s", err)
+				case g.HasSpares() && g.Restarts == 0:
+					d := s.add(codeGang, &b.DefRange, "with restarts 0 the first loss ends the gang, and spares do nothing")
+					d.Severity, d.Help = Warning, "write restarts = 3, say, or leave spares out"
+				}
 				j.Gang, from[job.GangBlock] = &g, at(b.DefRange)
 			}
 		},

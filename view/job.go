@@ -333,6 +333,12 @@ func (jobs) next(r Resource) string {
 	if r.Gang != nil && r.Gang.State == GangFailed {
 		return "muster apply replaces it: a gang that has failed does not begin again"
 	}
+	switch status := r.Observed.Status(); {
+	case r.Gang != nil && status == resource.StatusReady:
+		return "muster worker --job " + text.ShellWord(path.Base(at)) + rootFlag(at) + " -- COMMAND"
+	case r.Gang != nil && status == job.Degraded && len(r.Gang.Spares) > 0:
+		return "nothing: a spare takes the id of who is gone, unless that comes back before"
+	}
 	switch r.Observed.Status() {
 	case resource.StatusReady:
 		return "muster worker --job " + text.ShellWord(path.Base(at)) + rootFlag(at) +

@@ -12,6 +12,7 @@ import (
 
 	"muster/resource"
 	"muster/resource/job"
+	"muster/text"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -67,7 +68,8 @@ func (a *Attempt) Err() error {
 	if !a.Failed() {
 		return nil
 	}
-	return fmt.Errorf("%w: %s", ErrGangFailed, cmp.Or(a.Because, "nobody says why"))
+	return fmt.Errorf("%w: %s (attempt %d; %s used)", ErrGangFailed, cmp.Or(a.Because, "nobody says why"), a.Number,
+		text.Count(a.Used, "restart"))
 }
 
 // Attempt reads the newest attempt. What the member writes for its command belongs to it from now on. While a part of

@@ -27,9 +27,12 @@ type Config struct {
 	// FindIndex, unless nil, finds the index of an identity if Index is nil. Join calls it only for such a job.
 	FindIndex func(identity string) (int, error)
 	// Fits, unless nil, says why this process cannot be a worker of the job that is there, before anything is written.
-	Fits     func(job.Job) error
-	Run      string // name of this run, if it has one: a run that has completed is not joined again
-	FailHeld bool   // do not wait for the end of another process that holds the identity: ErrHeld
+	Fits func(job.Job) error
+	Run  string // name of this run, if it has one: a run that has completed is not joined again
+	// Limit, unless 0, is how long a spare waits for the first worker, and for an older process of its identity; else it
+	// is the job's join timeout.
+	Limit    time.Duration
+	FailHeld bool // do not wait for the end of another process that holds the identity: ErrHeld
 	// Waiting, unless nil, is called when Join begins to wait: for what, and how long at most. It is called again
 	// when Join waits for something else.
 	Waiting func(what string)
@@ -65,10 +68,16 @@ var (
 
 // DoneError is ErrDone. Do not start the command again. Exit as it did.
 type DoneError struct {
-	Exit int // code of the command
+	Exit  int  // code of the command
+	Spare bool // it was none, but all have completed
 }
 
-func (e *DoneError) Error() string { return fmt.Sprintf("%v with exit code %d", ErrDone, e.Exit) }
+func (e *DoneError) Error() string {
+	if e.Spare {
+		return "all workers have completed, and this spare was not needed"
+	}
+	return fmt.Sprintf("%v with exit code %d", ErrDone, e.Exit)
+}
 
 // Unwrap makes it ErrDone.
 func (e *DoneError) Unwrap() error { return ErrDone }
@@ -478,7 +487,7 @@ func (j *join) await(ctx context.Context, why error, what string, event, other <
 	var timeUp <-chan time.Time
 	end, given := ctx.Deadline()
 	if !given {
-		end = j.begun.Add(time.Duration(j.job.Timeouts.Join))
+		end = j.begun.Add(cmp.Or(j.c.Limit, time.Duration(j.job.Timeouts.Join)))
 		timeUp = time.After(time.Until(end))
 	}
 	j.tell(what, fmt.Sprintf(" (%s at most)", roughly(max(0, time.Until(end)))))

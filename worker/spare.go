@@ -86,8 +86,14 @@ func (w *waitingSpare) lookOnce(ctx context.Context) (*Member, error) {
 	if err := w.readAgain(ctx); err != nil {
 		return nil, err
 	}
-	claimed, _, err := w.s.Children(ctx, znode.By(w.job.Root, w.rec.Generation))
+	// Who comes and goes after this is an event. Who only comes is no more gone than that: replace looks again.
+	live, _, changed, err := w.s.ChildrenW(ctx, w.job.Path())
 	if err != nil {
+		return nil, err
+	}
+	w.liveChanged = changed
+	claimed, _, err := w.s.Children(ctx, znode.By(w.job.Root, w.rec.Generation))
+	if err != nil && (w.seat != noSeat || !errors.Is(err, zkconn.ErrNoNode)) { // before the first worker there are none
 		return nil, err
 	}
 	if _, mine := slices.BinarySearch(claimed, w.c.Identity); mine {
@@ -102,11 +108,6 @@ func (w *waitingSpare) lookOnce(ctx context.Context) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	live, _, changed, err := w.s.ChildrenW(ctx, w.job.Path()) // after the claims: one transaction makes both
-	if err != nil {
-		return nil, err
-	}
-	w.liveChanged = changed
 	w.noteGone(claimed, live)
 	gone, wait := w.overdue()
 	if len(gone) > 0 {
@@ -158,7 +159,7 @@ func (w *waitingSpare) ended(ctx context.Context) error {
 	case err != nil:
 		return err
 	case completed:
-		return &DoneError{}
+		return &DoneError{Spare: true}
 	}
 	return fmt.Errorf("%w: the generation in which it was a spare has ended", ErrFenced)
 }
@@ -266,7 +267,7 @@ func (w *waitingSpare) readOpen(ctx context.Context) (znode.GangAttempt, error) 
 	w.attemptOver = over
 	switch {
 	case decided && token.DataLength == 0:
-		err = &DoneError{}
+		err = &DoneError{Spare: true}
 	case decided: // another attempt follows
 		err = errAgain
 	}

@@ -248,7 +248,7 @@ func TestSparesReplaceMany(t *testing.T) {
 func TestSpareLetsOwnersComeBack(t *testing.T) {
 	t.Parallel()
 	g := newSparedGang(t, 2, withSpares(1, job.ByIndex), func(j *job.Job) {
-		j.Gang.Replace = resource.Duration(time.Hour)
+		j.Gang.Wait, j.Gang.Replace = resource.Duration(2*time.Hour), resource.Duration(time.Hour)
 	})
 	s := g.sitDown("w-2")
 	g.start(1)
@@ -347,7 +347,7 @@ func TestSpareEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newSparedGang(t, 2, withSpares(1, job.ByJoin), func(j *job.Job) {
-				j.Gang.Replace = resource.Duration(time.Hour)
+				j.Gang.Wait, j.Gang.Replace = resource.Duration(2*time.Hour), resource.Duration(time.Hour)
 				switch name {
 				case "finished, kept":
 					j.Lifecycle.OnComplete = job.Retain

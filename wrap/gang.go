@@ -102,6 +102,11 @@ func (r *run) takePart(ofCommand, ofMember context.Context) (result command.Resu
 	case g.a.Finished:
 		return g.completed(ofMember), nil
 	}
+	if g.a.Number > 1 && g.a.Number > r.toldAttempt {
+		g.Log.Info("another attempt follows", "job", g.m.Job.Path(), "id", g.m.ID, "attempt", g.a.Number,
+			"because", g.a.Because, "restarts_used", g.a.Used, "restarts", g.m.Job.Gang.Restarts)
+	}
+	r.toldAttempt = g.a.Number
 	if err := g.pause(ofCommand); err != nil {
 		return command.Result{}, err
 	}
@@ -356,6 +361,8 @@ func (g *gang) command(ofMember context.Context) (command.Result, error) {
 		return command.Result{}, nil
 	}
 	code := e.Code()
+	g.Log.Warn("the command has failed: those of all end", "job", g.m.Job.Path(), "id", g.m.ID, "attempt", g.a.Number,
+		"end", text, "restarts_used", g.a.Used, "restarts", g.m.Job.Gang.Restarts)
 	why := worker.Loss{Because: g.says(text), Exit: &code}
 	if e.Late == 0 {
 		err = g.decide(ofMember, why)

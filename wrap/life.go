@@ -201,11 +201,13 @@ func (l *life) runCommand(
 	defer command.TakeTerminal(l.Files)
 	e := s.Run(ctx, l.Signals)
 	if session != nil && e.Signal() == syscall.SIGKILL && e.Cause == nil && !time.Now().Before(session.Deadline()) {
-		select {
-		case e.Cause = <-l.lost: // the guard has killed it
-			e.Killed = true
-		case <-time.After(leaveLimit): // somebody else
+		if e.Cause = e.Lost; e.Cause == nil {
+			select {
+			case e.Cause = <-l.lost:
+			case <-time.After(leaveLimit):
+			}
 		}
+		e.Killed = e.Cause != nil // by the guard; else by somebody else
 	}
 	return e, nil
 }

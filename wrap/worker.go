@@ -52,6 +52,7 @@ type run struct {
 	roll        []byte // as JSON; nil until the command needs it
 	rollVersion int64
 	overAttempt int // of a gang, that this process has seen the end of
+	toldAttempt int // the newest that it has told of
 	undecided   *undecided
 
 	// What set changes.
@@ -82,7 +83,7 @@ func (r *run) asMembers(ctx context.Context, err error) command.Result {
 		r.Log.Warn("joining again, for another id", "reason", result.Err)
 		r.closeSession()
 		r.set(func() { r.member, r.over = nil, nil })
-		r.overAttempt, r.undecided, r.roll, r.rollVersion = 0, nil, nil, 0
+		r.overAttempt, r.toldAttempt, r.undecided, r.roll, r.rollVersion = 0, 0, nil, nil, 0
 		err = step(ctx, r.Signals, 0, r.join)
 		if m, _, _ := r.now(); m == nil {
 			return notStarted(err)
@@ -341,6 +342,7 @@ func (r *run) join(ctx context.Context) error {
 		if err := inTime(r.JoinTimeout, r.joinAsWorker)(ctx); !errors.Is(err, worker.ErrSpare) {
 			return err
 		}
+		r.c.Worker.Limit = r.JoinTimeout
 		switch err := r.joinOnce(ctx, worker.Spare); {
 		case errors.Is(err, worker.ErrStopRequested):
 			return ErrTerminated

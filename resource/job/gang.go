@@ -2,6 +2,7 @@ package job
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -74,6 +75,17 @@ func (g *Gang) check() error {
 	}
 	if err := resource.Check(GangProperties(), g); err != nil {
 		return fmt.Errorf("%s.%w", GangBlock, err)
+	}
+	return resource.InField(GangBlock, g.CheckReplace())
+}
+
+// CheckReplace refuses a time for spares that there are not, and one that is over only when the others have given up.
+func (g *Gang) CheckReplace() error {
+	switch {
+	case g.Replace > 0 && g.Spares == 0:
+		return errors.New("replace says when a spare takes an id, and there are no spares")
+	case g.Spares > 0 && g.Replace >= g.Wait:
+		return fmt.Errorf("replace must be less than wait, %s: else those who are there give up before", g.Wait)
 	}
 	return nil
 }

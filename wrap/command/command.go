@@ -262,6 +262,7 @@ type End struct {
 	Told       bool           // a signal that was passed on asked it to
 	Late       syscall.Signal // likewise, when it had ended and something of its group had not; 0: none
 	Cause      error          // why it was stopped, if the context or the membership ended first
+	Lost       error          // why the membership ended, if it had ended before that was known
 	Killed     bool           // the grace was over, somebody asked twice, or the membership was lost
 	restKilled bool           // it left processes behind that had to be killed
 	left       bool           // not even SIGKILL ended all of its group in time
@@ -392,6 +393,8 @@ func (s *Supervisor) Run(ctx context.Context, signals <-chan os.Signal) End {
 			stop = nil
 			if !s.exited && !s.Command.hasExited() {
 				s.end.Cause = cause
+			} else {
+				s.end.Lost = cause
 			}
 			s.killGroup()
 		case <-s.graceOver:

@@ -3,6 +3,7 @@ package command
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -167,5 +168,22 @@ func TestProcessOneRunsSeveralCommands(t *testing.T) {
 	out, err := cmd.Output()
 	if err != nil || strings.TrimSpace(string(out)) != "right: 80" {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// TestALossAfterTheGuard: the guard has killed the command before this process, which was frozen, hears of the loss. The
+// end says both.
+func TestALossAfterTheGuard(t *testing.T) {
+	c := startGroup(t, NewFleet(nil, nil, slog.New(slog.DiscardHandler)), "echo ready; sleep 1000")
+	if err := syscall.Kill(-c.process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	rig.Await(t, "its end", c.hasExited)
+	lost := make(chan error, 1)
+	lost <- errors.New("the session is lost")
+	s := Supervisor{Command: c, Grace: time.Hour, Lost: lost}
+	e := s.Run(t.Context(), nil)
+	if e.Signal() != syscall.SIGKILL || e.Cause != nil || len(lost) == 0 && e.Lost == nil {
+		t.Errorf("%+v, and %d losses are left", e, len(lost))
 	}
 }
