@@ -171,8 +171,8 @@ func TestProcessOneRunsSeveralCommands(t *testing.T) {
 	}
 }
 
-// TestALossAfterTheGuard: the guard has killed the command before this process, which was frozen, hears of the loss. The
-// end says both.
+// TestALossAfterTheGuard: the guard has killed the command before this process, which was frozen, hears of the loss.
+// The end says both.
 func TestALossAfterTheGuard(t *testing.T) {
 	c := startGroup(t, NewFleet(nil, nil, slog.New(slog.DiscardHandler)), "echo ready; sleep 1000")
 	if err := syscall.Kill(-c.process.Pid, syscall.SIGKILL); err != nil {
