@@ -62,7 +62,10 @@ func (m *Member) rejoinOnce(ctx context.Context, s *zkconn.Session) (*Member, er
 	}
 	left := m.unconfirmed != nil && claim.Nonce == m.unconfirmed.Nonce
 	completed := left && m.unconfirmed.State == znode.Done
-	if !there && (m.unconfirmed != nil && m.unconfirmed.State == znode.Done || m.hasFinished()) {
+	// In a gang without spares nobody but this worker could have finished in its place: it has, though it was not told.
+	mayHave := m.unconfirmed != nil && m.unconfirmed.State == znode.Done || m.hasFinished() ||
+		m.Job.Gang != nil && !m.Job.Gang.HasSpares()
+	if !there && mayHave {
 		if completed, err = haveCompleted(ctx, s, m.Job, m.Generation); err != nil {
 			return nil, err
 		}
