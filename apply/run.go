@@ -57,6 +57,8 @@ type Options struct {
 	CommitOptions // without Drain, which Run sets
 	// Saved: the plan is from a file. It is applied as a whole or not at all, once, and to its own ensemble.
 	Saved         bool
+	Config        string // digest of the configuration, for the history
+	NoTidy        bool   // remove nothing of what changes leave behind: another apply does
 	LockTimeout   time.Duration
 	Locked        func(holder string) // called while another apply holds the lock
 	Starting      func()              // called before the first change
@@ -234,6 +236,9 @@ func (a *applying) moved(ctx context.Context) (rows []plan.Row, why []string, er
 // tidy removes generations that were replaced or deleted, here or by an apply that crashed, and marks of plans that are
 // too old to be applied. It is no part of the plan, so an error does not make the apply fail.
 func (a *applying) tidy(ctx context.Context) {
+	if a.opts.NoTidy {
+		return
+	}
 	var inUse []string
 	for _, r := range a.plan.Rows {
 		if act := r.Action(); r.Old != nil && r.Old.Record != nil && act != plan.Replace && act != plan.Delete {
@@ -301,7 +306,7 @@ func result(err error) Result {
 // decides depends on the history, so an entry that cannot be written is no reason not to apply: somebody who mends
 // things at night must not have to mend the history first.
 func (a *applying) beginEntry(lockCtx context.Context) {
-	a.entry = history.Entry{Plan: a.plan.ID, Saved: a.opts.Saved, Planned: map[string]int{}}
+	a.entry = history.Entry{Plan: a.plan.ID, Saved: a.opts.Saved, Config: a.opts.Config, Planned: map[string]int{}}
 	changes := a.plan.Changes()
 	for _, r := range changes {
 		a.entry.Planned[string(r.Action())]++

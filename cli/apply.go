@@ -33,6 +33,7 @@ type applyOptions struct {
 	lockTimeout, maxAge   time.Duration
 	parallel              int
 	actor                 string
+	config                string // digest, for the history
 }
 
 func newApplyCmd(p *process) *cobra.Command {
@@ -150,6 +151,7 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 			return err
 		}
 	}
+	o.config = cfg.Digest
 	return p.commit(ctx, store, c.plan, o, c.started, false, run)
 }
 
@@ -222,6 +224,7 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 			return err
 		}
 	}
+	o.config = saved.ConfigDigest
 	return p.commit(cmd.Context(), store, saved.Plan, o, saved.Created, true, run)
 }
 
@@ -317,7 +320,7 @@ func (p *process) commit(ctx context.Context, store *zkstate.Store, pl plan.Plan
 		CommitOptions: apply.CommitOptions{
 			Parallel: o.parallel, ObservedAt: firstLook, NoWait: o.noWait, Waiting: shown.waiting, Each: shown.outcome,
 		},
-		Saved: saved, LockTimeout: o.lockTimeout,
+		Saved: saved, Config: o.config, LockTimeout: o.lockTimeout,
 		Locked: func(holder string) {
 			fmt.Fprintf(p.err, "waiting up to %s for the apply lock of stack %s: %s\n",
 				resource.Duration(o.lockTimeout), pl.Stack, text.Escape(holder))

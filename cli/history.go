@@ -190,6 +190,22 @@ func (p *process) noteApplies(applies []history.Found, home string, quiet bool) 
 	return found
 }
 
+// held says what the reconcilers of stacks leave as it is. What may not be read is left out.
+func (scope *searchScope) held(
+	ctx context.Context, r *zkstate.Reader, stacks []history.Found,
+) (lines []string, err error) {
+	for _, f := range stacks {
+		held, err := r.Held(ctx, f.Stack, time.Now())
+		if noAnswer(err) {
+			return nil, err
+		}
+		for _, line := range held {
+			lines = append(lines, "stack "+f.Stack+": "+line)
+		}
+	}
+	return lines, nil
+}
+
 // lastApplies are the last applies of the configuration's stack, and of those that own these resources. An operator
 // wants to see the resources also if a history cannot be read, so its stack is only named.
 func (scope *searchScope) lastApplies(

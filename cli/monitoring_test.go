@@ -35,7 +35,10 @@ func TestMonitoringUsesMetricsThatExist(t *testing.T) {
 	}
 	known := exported{}
 	known.add(read(t, "../report/testdata/drift.prom"))
-	urls := []string{f.serve(t, servers.Connect()).url, health(t, executor)}
+	reconciler := startOnScreen(t, f.command(servers.Connect(), "reconcile", "--listen", "127.0.0.1:0"))
+	urls := []string{
+		f.serve(t, servers.Connect()).url, health(t, executor), strings.TrimSuffix(health(t, reconciler), "/"),
+	}
 	named := map[string]bool{}
 	for _, q := range queries(t) {
 		for _, name := range metricName.FindAllString(q, -1) {

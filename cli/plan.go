@@ -176,7 +176,7 @@ func (p *process) save(cfg *spec.Config, c comparison, o planOptions) error {
 
 func (p *process) showPlan(c comparison, all bool, notes []string, next string) error {
 	opts := p.layout()
-	opts.Notes, opts.Next = notes, next
+	opts.Notes, opts.Next = append(notes, c.held...), next
 	opts.All, opts.Servers, opts.Took = all, c.saved.Servers, c.took
 	return report.Plan(p.out, c.plan, opts)
 }
@@ -251,6 +251,7 @@ type comparison struct {
 	saved   planfile.Saved // the plan as a file keeps it
 	started time.Time      // before anything was read
 	took    time.Duration
+	held    []string // what muster reconcile leaves as it is, a line each
 }
 
 // compare reads ZooKeeper and makes a plan, with a new id, of how it differs from the configuration.
@@ -263,6 +264,11 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 	c.plan.ID = zkstate.NewID()
 	if c.plan, err = f.apply(c.plan); err != nil {
 		return c, err
+	}
+	if c.held, err = r.Held(ctx, cfg.Stack, c.started); noAnswer(err) {
+		return c, err
+	} else if err != nil {
+		c.held = append(c.held, "what muster reconcile leaves as it is cannot be read: "+err.Error())
 	}
 	c.took = time.Since(c.started)
 	c.saved = planfile.Saved{

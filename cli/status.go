@@ -108,6 +108,11 @@ func (o statusOptions) show(
 		}
 	default:
 		err = errors.Join(report.Status(to, jobs, opts), report.LastApplies(to, last, opts))
+		held, unheld := scope.held(ctx, r, last)
+		for _, line := range held {
+			fmt.Fprintln(to, text.Escape(line))
+		}
+		err = errors.Join(err, unheld)
 	}
 	if err != nil {
 		return err

@@ -142,11 +142,11 @@ const schemaSuffix = ".schema.json"
 
 func newSchemaCmd(p *process) *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema plan|apply|drift|history|validate",
+		Use:   "schema plan|apply|drift|history|validate|event",
 		Short: "Print the JSON Schema of a document that muster writes",
 		Long: `Prints the JSON Schema (draft 2020-12) of a saved plan, which is also what "plan
---format json" prints, of the json report of apply or drift, or of what
-"history --json" or "validate --json" prints.`,
+--format json" prints, of the json report of apply or drift, of what
+"history --json" or "validate --json" prints, or of a line of "reconcile --events".`,
 		Example:   `  muster schema plan > plan.schema.json`,
 		ValidArgs: schemaNames(),
 		Args:      argCount(1, 1, "the name of a document: "+strings.Join(schemaNames(), ", ")),
@@ -154,7 +154,9 @@ func newSchemaCmd(p *process) *cobra.Command {
 	}
 }
 
-func schemaNames() []string { return []string{"apply", "drift", "history", "plan", "validate"} }
+func schemaNames() []string {
+	return []string{"apply", "drift", "event", "history", "plan", "validate"}
+}
 
 func runSchema(p *process, name string) error {
 	body, err := schemas.ReadFile(path.Join("schema", name+schemaSuffix))

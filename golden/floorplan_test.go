@@ -70,7 +70,15 @@ func floorPlan() map[string]room {
 		},
 		"exitcode":      {},
 		"apply/history": {ours: []string{"resource"}}, // what is known of an apply afterwards, as data
-		"apply":         {ours: []string{"resource", "plan", "apply/history"}, others: []string{sync}},
+		// Plan and apply in a loop, for muster reconcile.
+		"reconcile": {
+			ours: []string{
+				"resource", "plan", "apply", "apply/history", "text", "zkstate", "zkstate/election", "zkstate/zkconn",
+				"zkstate/znode",
+			},
+			others: []string{"github.com/prometheus/client_golang"},
+		},
+		"apply": {ours: []string{"resource", "plan", "apply/history"}, others: []string{sync}},
 		"spec": {
 			ours: []string{"resource/...", "docs", "text"}, others: []string{hcl, cty, version},
 		},

@@ -348,6 +348,9 @@ func (x *index) stack(ctx context.Context, r *zkstate.Reader, name string, n int
 	if len(found) > 0 {
 		s.Last, x.last[name] = &found[0], found[0]
 	}
+	if s.Held, err = r.Held(ctx, name, time.Now()); x.note(ctx, err) != nil {
+		return err
+	}
 	x.history = append(x.history, found...)
 	x.stacks = append(x.stacks, s)
 	return nil

@@ -152,7 +152,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
 			h.Set("Connection", "close")
 		}
-		allowed := s.allowed(r)
+		allowed := HasToken(r, s.cfg.Token)
 		if !allowed { // who has no token keeps no connection
 			h.Set("Connection", "close")
 		}
@@ -188,8 +188,9 @@ func (s *server) called(host string) bool {
 	return slices.Contains(s.cfg.Hosts, name)
 }
 
-func (s *server) allowed(r *http.Request) bool {
-	if s.cfg.Token == "" {
+// HasToken reports whether a request has the token, as its password or as a bearer token. All have an empty one.
+func HasToken(r *http.Request, token string) bool {
+	if token == "" {
 		return true
 	}
 	_, given, ok := r.BasicAuth()
@@ -200,7 +201,7 @@ func (s *server) allowed(r *http.Request) bool {
 		}
 		given = strings.TrimSpace(bearer)
 	}
-	want, got := sha256.Sum256([]byte(s.cfg.Token)), sha256.Sum256([]byte(given))
+	want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(given))
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 

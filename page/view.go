@@ -179,6 +179,7 @@ type Stack struct {
 	Name  string
 	Roots []string
 	Last  *history.Found // nil: not known
+	Held  []string       // what muster reconcile leaves as it is, a line each
 }
 
 // Detail is one resource that somebody looks at.

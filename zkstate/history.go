@@ -139,6 +139,9 @@ func (s *Store) BeginEntry(ctx context.Context, e *history.Entry) (path string, 
 	return path, s.prune(ctx, dir, names[history.Kept:], func(zkconn.Stat) bool { return true })
 }
 
+// EntryPath is the path of an entry in the history of the Store's stack.
+func (s *Store) EntryPath(name string) string { return znode.History(s.home, s.cfg.Stack) + "/" + name }
+
 // createEntry creates an entry with a body that nobody else writes. After a lost reply the body shows whether it was
 // created.
 func (s *Store) createEntry(ctx context.Context, body []byte) (string, error) {
@@ -149,7 +152,7 @@ func (s *Store) createEntry(ctx context.Context, body []byte) (string, error) {
 	}, func() (bool, error) {
 		names, err := s.entries(ctx, s.cfg.Stack)
 		for _, name := range names { // the newest first: it is the first one, unless somebody took the lock away
-			path = znode.History(s.home, s.cfg.Stack) + "/" + name
+			path = s.EntryPath(name)
 			found, _, err := s.session.Get(ctx, path)
 			switch {
 			case bytes.Equal(found, body):
@@ -185,7 +188,7 @@ func (s *Store) Settle(ctx context.Context, left []string) error {
 		return nil
 	}
 	last[0].Settled = time.Now().UTC().Truncate(time.Second)
-	return s.rewriteEntry(ctx, znode.History(s.home, s.cfg.Stack)+"/"+last[0].Name, last[0].Entry, 0)
+	return s.rewriteEntry(ctx, s.EntryPath(last[0].Name), last[0].Entry, 0)
 }
 
 func (s *Store) rewriteEntry(ctx context.Context, path string, e history.Entry, version int32) error {

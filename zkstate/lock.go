@@ -98,7 +98,11 @@ func (r *Reader) holder(ctx context.Context, path string) (h znode.Mark, ok bool
 
 // Holder says who holds the apply lock of a stack; ok is false when nobody does.
 func (r *Reader) Holder(ctx context.Context, stack string) (h znode.Mark, ok bool, err error) {
-	queue := r.lockQueue(stack)
+	return r.first(ctx, r.lockQueue(stack))
+}
+
+// first is the mark of the first place of a queue.
+func (r *Reader) first(ctx context.Context, queue election.Queue) (h znode.Mark, ok bool, err error) {
 	names, err := r.children(ctx, queue.Dir)
 	places := queue.InOrder(names)
 	if err != nil || len(places) == 0 {

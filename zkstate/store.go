@@ -61,6 +61,12 @@ func NewStore(s *zkconn.Session, cfg Config) (*Store, error) {
 	}, nil
 }
 
+// By is who writes through the Store: user@host.
+func (s *Store) By() string { return s.cfg.By }
+
+// SetCommit sets the commit of the configuration, for the history of what follows.
+func (s *Store) SetCommit(commit string) { s.cfg.Who.Commit = commit }
+
 // makeFolder creates an empty persistent znode and its parents, if they do not exist.
 func (s *Store) makeFolder(ctx context.Context, path string) error {
 	if _, known := s.folders.Load(path); known || path == "/" {

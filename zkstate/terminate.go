@@ -43,15 +43,27 @@ func (s *Store) Terminate(ctx context.Context, path string, timeout time.Duratio
 		err = s.checkTerminable(o)
 	}
 	if err == nil {
-		g, stays := o.Record.Generation, o.Record.Declaration.Policy().InPlace
-		if err = s.terminate(ctx, path, g, stays, timeout, waiting); err == nil && !stays {
-			s.removeGeneration(ctx, o.Record.Declaration.Kind(), path, g)
-		}
+		err = s.terminateHeld(ctx, path, o.Record, timeout, waiting)
 	}
 	if err != nil {
 		return fmt.Errorf("terminate %s: %w", path, err)
 	}
 	return nil
+}
+
+// terminateHeld terminates while no reconciler may put the resource back.
+func (s *Store) terminateHeld(
+	ctx context.Context, path string, rec *resource.Record, timeout time.Duration, waiting func([]string),
+) error {
+	done, err := s.holdTerminated(ctx, path, timeout)
+	if err != nil {
+		return err
+	}
+	g, stays := rec.Generation, rec.Declaration.Policy().InPlace
+	if err = s.terminate(ctx, path, g, stays, timeout, waiting); err == nil && !stays {
+		s.removeGeneration(ctx, rec.Declaration.Kind(), path, g)
+	}
+	return errors.Join(err, done(err == nil))
 }
 
 func (s *Store) checkTerminable(o *resource.Observed) error {

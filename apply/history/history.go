@@ -44,8 +44,10 @@ type Entry struct {
 	Who
 	Version  string    `json:"muster_version,omitempty"`
 	Plan     string    `json:"plan"`
-	Saved    bool      `json:"saved,omitempty"` // the plan was from a file
-	Started  time.Time `json:"started"`         // by the clock of By, as is Finished
+	Saved    bool      `json:"saved,omitempty"`         // the plan was from a file
+	Config   string    `json:"config_digest,omitempty"` // of the configuration
+	Passes   int       `json:"passes,omitempty"`        // of a reconciler, which sets its entry again; 0: an apply
+	Started  time.Time `json:"started"`                 // by the clock of By, as is Finished
 	Finished time.Time `json:"finished,omitzero"`
 
 	Planned map[string]int `json:"planned"`           // how many of each action
@@ -194,6 +196,8 @@ func (e Entry) Check() error {
 		return fmt.Errorf("it does not say when")
 	case e.URL != CleanURL(e.URL):
 		return errors.New("its url is no address of a run") // which is not repeated: it may have a password
+	case e.Passes < 0 || e.Config != cut(e.Config):
+		return errors.New("it has no count of passes, or no digest")
 	case len(e.Changes) > MaxChanges:
 		return fmt.Errorf("it names %d changes, and at most %d are allowed", len(e.Changes), MaxChanges)
 	}

@@ -47,7 +47,7 @@ func scenes() map[string]scene {
 	all := map[string]scene{}
 	for _, some := range []map[string]scene{
 		jobScenes(), repairScenes(), stackScenes(), groupScenes(), queueScenes(), rootScenes(), rivalScenes(),
-		historyScenes(), hostileScenes(),
+		historyScenes(), hostileScenes(), reconcileScenes(),
 	} {
 		maps.Copy(all, some)
 	}

@@ -117,6 +117,7 @@ type Session struct {
 	abandoned []<-chan struct{} // closed when the library can no longer send a write whose caller has left
 
 	disconnected atomic.Bool // it had a connection, and lost it
+	connections  atomic.Int64
 
 	watchTimer *time.Timer // calls watchdog; set before the first call
 }
@@ -224,6 +225,7 @@ func (s *Session) event(e zk.Event) {
 	case e.Type != zk.EventSession:
 		s.watches.fire(e)
 	case e.State == zk.StateHasSession:
+		s.connections.Add(1)
 		if s.disconnected.Swap(false) {
 			s.log.log(slog.LevelInfo, "connected to zookeeper again", "server", e.Server)
 		} else {
@@ -248,6 +250,9 @@ func (s *Session) Context() context.Context { return s.ctx }
 func (s *Session) Connected() bool {
 	return Closed(s.gate.opened()) && s.ctx.Err() == nil
 }
+
+// Connections is how many connections the session has had. If it is another number than before, a connection was lost.
+func (s *Session) Connections() int64 { return s.connections.Load() }
 
 // ID is the session id: the EphemeralOwner of every ephemeral znode that this session creates.
 func (s *Session) ID() int64 {
