@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"muster/plan"
-	"muster/resource"
 	"muster/text"
 	"muster/zkstate/znode"
 )
@@ -261,8 +260,7 @@ func holdText(h znode.Hold) string {
 func terminatedEnds(p plan.Plan, kept *znode.Reconcile) (ended []string) {
 	for _, r := range p.Rows {
 		h, held := kept.Held[r.Path]
-		if held && h.Why == znode.Terminated && r.Old != nil && r.Old.Record != nil &&
-			r.Old.Record.State == resource.StateOpen {
+		if held && r.Old != nil && r.Old.Record != nil && h.EndedBy(r.Old.Record, r.Old.RecordVersion) {
 			ended = append(ended, r.Path)
 		}
 	}

@@ -43,11 +43,15 @@ func (r *reading) FillMembers(context.Context, string, *resource.Observed) error
 // nothing has changed; zero: not.
 func (d *seated) pass(ctx context.Context, files *settled, from *reading) (again time.Time, err error) {
 	r := d.r
-	kept, _, err := from.Reconcile(ctx, r.cfg.Stack)
-	if err != nil || files == nil {
-		return time.Time{}, err
+	if files == nil {
+		return time.Time{}, nil
 	}
 	p, err := apply.Compare(ctx, from, files.Want, files.Roots)
+	if err != nil {
+		return time.Time{}, err
+	}
+	// What people said is read after what is there: they say it before they change anything.
+	kept, _, err := from.Reconcile(ctx, r.cfg.Stack)
 	if err != nil {
 		return time.Time{}, err
 	}

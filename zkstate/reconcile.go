@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"muster/resource"
 	"muster/zkstate/election"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -108,13 +109,16 @@ func (s *Store) EditReconcile(ctx context.Context, edit func(*znode.Reconcile) b
 // holdTerminated holds the resource at path, if the stack has had a reconciler: it would make it again. The function
 // that it returns says whether the termination has succeeded; else the hold ends.
 func (s *Store) holdTerminated(
-	ctx context.Context, path string, limit time.Duration,
+	ctx context.Context, path string, rec *resource.Record, limit time.Duration,
 ) (done func(terminated bool) error, err error) {
 	_, there, err := s.Reconcile(ctx, s.cfg.Stack)
 	if err != nil || !there {
 		return func(bool) error { return nil }, err
 	}
-	hold := znode.Hold{Why: znode.Terminating, By: s.cfg.By, Since: time.Now(), Until: time.Now().Add(limit + 2*undoLimit)}
+	hold := znode.Hold{
+		Why: znode.Terminating, By: s.cfg.By, Since: time.Now(), Until: time.Now().Add(limit + 2*undoLimit),
+		Generation: rec.Generation,
+	}
 	var before *znode.Hold
 	set := func(ctx context.Context, to *znode.Hold) error {
 		_, err := s.EditReconcile(ctx, func(r *znode.Reconcile) bool {
@@ -139,8 +143,14 @@ func (s *Store) holdTerminated(
 	return func(terminated bool) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
-		if !terminated {
+		o, err := s.Look(ctx, path)
+		switch kept := o != nil && o.Record != nil && o.Record.Generation == rec.Generation; {
+		case err != nil:
+			return err // the hold ends by itself
+		case !terminated, kept && o.Record.State == resource.StateOpen: // by now somebody has applied it
 			return set(ctx, before)
+		case kept:
+			hold.Version = o.RecordVersion
 		}
 		hold.Why, hold.Until = znode.Terminated, time.Time{}
 		return set(ctx, &hold)

@@ -55,7 +55,7 @@ func (s *Store) Terminate(ctx context.Context, path string, timeout time.Duratio
 func (s *Store) terminateHeld(
 	ctx context.Context, path string, rec *resource.Record, timeout time.Duration, waiting func([]string),
 ) error {
-	done, err := s.holdTerminated(ctx, path, timeout)
+	done, err := s.holdTerminated(ctx, path, rec, timeout)
 	if err != nil {
 		return err
 	}

@@ -124,20 +124,21 @@ func reconcileDamage(w *world) {
 	w.last(c)
 }
 
-// reconcileTerminated: a person terminates a job. It stays away.
+// reconcileTerminated: two people terminate a job each. They stay away.
 func reconcileTerminated(w *world) {
 	c := declares(aJob("a", 1), aJob("b", 1))
 	w.given(c)
 	w.reconcilers(c, reconcile.DefaultAllow()...)
-	terminated := w.terminates(c)
-	w.undoes("a", terminated, func(*resource.Record) bool { return false })
+	for _, name := range []string{"a", "b"} {
+		w.undoes(name, w.terminates(c, name), func(*resource.Record) bool { return false })
+	}
 	w.last(c)
 }
 
-// terminates declares a person who terminates a once a reconciler has acted. It returns whether that was so.
-func (w *world) terminates(c config) *bool {
+// terminates declares a person who terminates a job once a reconciler has acted. It returns whether that was so.
+func (w *world) terminates(c config, name string) *bool {
 	done, acted := new(bool), w.written(znode.ReconcileState(home, c.stack))
-	w.process("terminate", 1, func(p *sim.Process) error {
+	w.process("terminate-"+name, 1, func(p *sim.Process) error {
 		if acted, err := w.awaitReconciler(p, acted); err != nil || !acted {
 			return err
 		}
@@ -148,7 +149,7 @@ func (w *world) terminates(c config) *bool {
 		defer s.Close()
 		store, err := c.store(s)
 		if err == nil {
-			err = store.Terminate(p.Context(), root+"/a", patience, nil)
+			err = store.Terminate(p.Context(), root+"/"+name, patience, nil)
 		}
 		if err == nil {
 			w.seen.add("terminated")

@@ -130,7 +130,7 @@ func withoutNames(path string) string {
 	})
 	path = regexp.MustCompile(`^/r[2-4]/`).ReplaceAllString(path, "/r/")
 	path = regexp.MustCompile(`/(duty|by)/[a-z]+\b`).ReplaceAllString(path, "/$1/NAME")
-	return regexp.MustCompile(`^(/\.muster/(stack|lock)/)[a-z]\b`).ReplaceAllString(path, "${1}NAME")
+	return regexp.MustCompile(`^(/\.muster/(stack|lock|reconcile)/)[a-z]\b`).ReplaceAllString(path, "${1}NAME")
 }
 
 // tally counts what happened in the schedules of a world.

@@ -54,6 +54,9 @@ type Hold struct {
 	Since   time.Time `json:"since"`
 	Until   time.Time `json:"until,omitzero"` // zero: until somebody ends it
 	Because string    `json:"because,omitempty"`
+	// Of what was terminated: its generation and, if it is kept in place, the version of its record then.
+	Generation string `json:"generation,omitempty"`
+	Version    int32  `json:"version,omitempty"`
 }
 
 // Why is the reason of a Hold.
@@ -81,6 +84,12 @@ const (
 
 // Is reports whether h holds at a time.
 func (h *Hold) Is(now time.Time) bool { return h != nil && (h.Until.IsZero() || now.Before(h.Until)) }
+
+// EndedBy reports whether a record that is open was written after the termination that h is about.
+func (h *Hold) EndedBy(rec *resource.Record, version int32) bool {
+	return h.Why == Terminated && rec.State == resource.StateOpen &&
+		(rec.Generation != h.Generation || h.Version > 0 && version > h.Version)
+}
 
 // HeldAt is the Hold on a path at a time; nil: there is none.
 func (r *Reconcile) HeldAt(path string, now time.Time) *Hold {
