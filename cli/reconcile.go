@@ -163,7 +163,8 @@ func (p *process) loadReconciled(
 		return nil, errors.New(firstError(diags))
 	case cfg.Stack != first.Stack || cfg.Home != first.Home ||
 		!slices.Equal(cfg.ZooKeeper.Servers, first.ZooKeeper.Servers) ||
-		!slices.Equal(cfg.ZooKeeper.ACL, first.ZooKeeper.ACL) || cfg.ZooKeeper.TLS != first.ZooKeeper.TLS:
+		!slices.Equal(cfg.ZooKeeper.ACL, first.ZooKeeper.ACL) || cfg.ZooKeeper.TLS != first.ZooKeeper.TLS ||
+		cfg.ZooKeeper.SessionTimeout != first.ZooKeeper.SessionTimeout:
 		return nil, fmt.Errorf("%w: stack %s, home %s, and what its zookeeper block says", reconcile.ErrElsewhere,
 			cfg.Stack, cfg.Home)
 	}

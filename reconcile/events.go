@@ -75,10 +75,13 @@ func (r *Reconciler) tell(e Event) {
 	}
 }
 
+// maxLogged is how many changes that wait are in the log after one pass. The events have all.
+const maxLogged = 20
+
 // tellWaiting tells which changes wait since this pass, or for another reason than before, and what has another status.
 func (r *Reconciler) tellWaiting(p plan.Plan, c choice) {
 	now := map[string]string{}
-	held := 0
+	held, changed := 0, 0
 	for _, w := range c.waiting {
 		typ := RowWaiting
 		if w.Held {
@@ -89,10 +92,15 @@ func (r *Reconciler) tellWaiting(p plan.Plan, c choice) {
 		if r.told[w.Row.Path] == now[w.Row.Path] {
 			continue
 		}
-		r.cfg.Log.Info("a change waits", "path", w.Row.Path, "action", w.Row.Action(), "why", w.Why, "next", w.Next)
+		if changed++; changed <= maxLogged {
+			r.cfg.Log.Info("a change waits", "path", w.Row.Path, "action", w.Row.Action(), "why", w.Why, "next", w.Next)
+		}
 		data := rowData(w.Row)
 		data["why"], data["next"] = w.Why, w.Next
 		r.tell(Event{Type: typ, Subject: w.Row.Path, Data: data})
+	}
+	if changed > maxLogged {
+		r.cfg.Log.Info("other changes wait, too", "changes", changed-maxLogged)
 	}
 	r.told = now
 	statuses := make(map[string]string, len(p.Rows))

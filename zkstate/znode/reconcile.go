@@ -214,7 +214,6 @@ func (h *Hold) check() error {
 	if !slices.Contains([]Why{Paused, Terminating, Terminated, Contested, TooMany}, h.Why) {
 		return fmt.Errorf("why: %q is not known", h.Why)
 	}
-	h.By = cmp.Or(h.By, "unknown")
 	h.Since, h.Until = h.Since.UTC().Truncate(time.Second), h.Until.UTC().Truncate(time.Second)
 	for _, s := range []*string{&h.By, &h.Because} {
 		if len(*s) > maxBecauseOne {
@@ -222,6 +221,7 @@ func (h *Hold) check() error {
 		}
 		*s = strings.ToValidUTF8(*s, "")
 	}
+	h.By = cmp.Or(h.By, "unknown")
 	return nil
 }
 

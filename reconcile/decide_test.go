@@ -1,0 +1,153 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"muster/plan"
+	"muster/resource"
+	"muster/resource/job"
+	"muster/zkstate/znode"
+)
+
+// rowOf is a row of a job with this reason.
+func rowOf(name string, reason plan.Reason, edits ...func(*job.Job)) plan.Row {
+	j := job.Default()
+	j.Root, j.Name, j.Workers = "/r", name, 2
+	j.Timeouts.Stale = resource.Duration(30 * time.Second)
+	for _, edit := range edits {
+		edit(&j)
+	}
+	r := plan.Row{Path: j.Path(), New: j, Reason: reason}
+	if reason == plan.NotThere {
+		return r
+	}
+	rec := resource.Record{State: resource.StateOpen, Generation: "g", Stack: stack}
+	_ = rec.Declare(j) // a job always encodes
+	r.Old = &resource.Observed{Record: &rec, Counts: job.Counts(0, 0)}
+	if reason == plan.StaleLeftover {
+		r.Old.Counts = job.Counts(1, 0)
+	}
+	if reason == plan.Undeclared {
+		r.New = nil
+	}
+	return r
+}
+
+// TestEveryChangeHasAWord, or is left to people.
+func TestEveryChangeHasAWord(t *testing.T) {
+	var left []plan.Reason
+	words := map[Word]bool{}
+	for _, reason := range plan.Reasons() {
+		if !reason.Action().Changes() {
+			continue
+		}
+		word := wordOf(rowOf("a", reason))
+		if words[word] = true; word == "" {
+			left = append(left, reason)
+		}
+	}
+	want := []plan.Reason{plan.ClassicLeftover, plan.OwnerDiffers, plan.TerminatedIdle, plan.TerminatedKept}
+	slices.Sort(left)
+	if d := cmp.Diff(want, left); d != "" {
+		t.Errorf("left to people (-want +got):\n%s", d)
+	}
+	for _, word := range Words() {
+		if !words[word] {
+			t.Errorf("%s stands for no reason", word)
+		}
+	}
+	removes := func(j *job.Job) { j.Lifecycle.OnComplete = job.Remove }
+	if word := wordOf(rowOf("a", plan.NotThere, removes)); word != "" {
+		t.Errorf("a missing job that removes itself is a %s", word)
+	}
+}
+
+// chosen says of each row of a plan what becomes of it.
+func chosen(c choice) map[string]string {
+	all := map[string]string{}
+	for _, r := range c.do {
+		all[r.Name()] = "done"
+	}
+	for _, w := range c.waiting {
+		all[w.Row.Name()] = w.Why
+	}
+	return all
+}
+
+// TestChoose: rows wait for their grace, for another try, for a guard, and for people.
+func TestChoose(t *testing.T) {
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	rules := Rules{Allow: Words(), MaxDelete: 2, MaxReplace: 2, RestartAfter: 10 * time.Minute}
+	m := newMemory()
+	p := plan.Plan{Stack: stack, Rows: []plan.Row{
+		rowOf("new", plan.NotThere), rowOf("failed", plan.MutableDiffers), rowOf("held", plan.NotThere),
+		rowOf("stale", plan.StaleLeftover), rowOf("gone", plan.Undeclared),
+	}}
+	m.note(p, now)
+	m.ended("/r/failed", true, now)
+	m.ended("/r/failed", true, now)
+	kept := &znode.Reconcile{Held: map[string]znode.Hold{
+		"/r/held": {Why: znode.Paused, By: "ann", Since: now, Until: now.Add(time.Minute)},
+	}}
+	c := rules.choose(p, kept, m, "", now)
+	want := map[string]string{
+		"new": "done", "gone": "done", "failed": "it is tried again at 12:00:02",
+		"held":  "paused by ann since 2026-07-01 12:00:00",
+		"stale": "its members may come back until 12:10:00",
+	}
+	if d := cmp.Diff(want, chosen(c)); d != "" || !c.again.Equal(now.Add(2*time.Second)) {
+		t.Errorf("at first, again at %s (-want +got):\n%s", c.again, d)
+	}
+	later := now.Add(10 * time.Minute)
+	m.note(p, later)
+	for name := range want {
+		want[name] = "done"
+	}
+	if d := cmp.Diff(want, chosen(rules.choose(p, kept, m, "", later))); d != "" {
+		t.Errorf("later (-want +got):\n%s", d)
+	}
+	unread := p
+	unread.Unindexed = "no permission"
+	if c := rules.choose(unread, kept, m, "", later); chosen(c)["gone"] != "not all roots of the stack could be read" {
+		t.Errorf("without the index: %v", chosen(c))
+	}
+	kept.Deleted = []time.Time{now, now}
+	c = rules.choose(p, kept, m, "ann has applied", later)
+	want = map[string]string{}
+	for _, r := range p.Rows {
+		want[r.Name()] = "ann has applied"
+	}
+	if d := cmp.Diff(want, chosen(c)); d != "" {
+		t.Errorf("after an apply by hand (-want +got):\n%s", d)
+	}
+	c = rules.choose(p, kept, m, "", later)
+	if got := chosen(c)["gone"]; got != "more than 2 would be deleted within an hour" || c.shut[Delete] != 3 {
+		t.Errorf("over the guard: %s, %v", got, c.shut)
+	}
+	kept.Forget(now.Add(time.Hour))
+	if c := rules.choose(p, kept, m, "", now.Add(time.Hour)); chosen(c)["gone"] != "done" {
+		t.Errorf("an hour later: %v", chosen(c))
+	}
+}
+
+// TestRetriesComeMoreRarely, up to a limit.
+func TestRetriesComeMoreRarely(t *testing.T) {
+	now := time.Now()
+	m := newMemory()
+	var waits []time.Duration
+	for range 12 {
+		m.ended("/r/a", true, now)
+		waits = append(waits, m.tries["/r/a"].next.Sub(now))
+	}
+	if got := fmt.Sprint(waits[:3], waits[11]); got != "[1s 2s 4s] 10m0s" {
+		t.Error(got)
+	}
+	if m.ended("/r/a", false, now); len(m.tries) != 0 {
+		t.Error("a change that was made is tried again")
+	}
+}
