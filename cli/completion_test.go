@@ -37,7 +37,7 @@ func TestCompletionOfFixedWords(t *testing.T) {
 			"github=\nhtml=\njson=\njunit=\nmarkdown=\nprometheus=\n:6\n"},
 		"a_report":         {[]string{"apply", "--report", "m"}, "markdown=\n:6\n"},
 		"file_of_a_report": {[]string{"drift", "--report", "markdown=x"}, ":0\n"},
-		"schema":           {[]string{"schema", ""}, "apply\ndrift\nhistory\nplan\nvalidate\n:4\n"},
+		"schema":           {[]string{"schema", ""}, "apply\ndrift\nevent\nhistory\nplan\nvalidate\n:4\n"},
 		"start":            {[]string{"worker", "--start", ""}, "joined\nall\nbarrier\n:4\n"},
 		"ready":            {[]string{"member", "--ready", ""}, "joined\nexplicit\n:4\n"},
 		"on_change":        {[]string{"follow", "--on-change", ""}, "restart\nhup\n:4\n"},

@@ -125,9 +125,10 @@ func TestDriftsReaderHasNoMethodThatWrites(t *testing.T) {
 		methods = append(methods, m.Name)
 	}
 	want := []string{
-		"AllRoots", "Applied", "Batch", "CompletedW", "Ensemble", "FillDetail", "FillMembers", "FillRestarts", "FillSaved",
-		"FillWorkers", "Find", "Follow", "GroupState", "History", "Holder", "Look", "Parts", "QueueState", "Read",
-		"ReadFor", "Roots", "Rounds", "RunName", "Searched", "Stacks", "WaitUnlocked", "Workers",
+		"Acting", "AllRoots", "Applied", "Batch", "CompletedW", "Ensemble", "FillDetail", "FillMembers",
+		"FillRestarts", "FillSaved", "FillWorkers", "Find", "Follow", "GroupState", "Held", "History", "Holder",
+		"Look", "Parts", "QueueState", "Read", "ReadFor", "Reconcile", "Roots", "Rounds", "RunName", "Searched",
+		"Stacks", "WaitUnlocked", "Workers",
 	}
 	if d := cmp.Diff(want, methods); d != "" {
 		t.Errorf("methods of a Reader that waits (-want +got):\n%s", d)

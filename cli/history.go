@@ -190,14 +190,19 @@ func (p *process) noteApplies(applies []history.Found, home string, quiet bool) 
 	return found
 }
 
-// held says what the reconcilers of stacks leave as it is. What may not be read is left out.
+// held says which reconcilers of stacks act, and what they leave as it is. What may not be read is left out.
 func (scope *searchScope) held(
 	ctx context.Context, r *zkstate.Reader, stacks []history.Found,
 ) (lines []string, err error) {
 	for _, f := range stacks {
 		held, err := r.Held(ctx, f.Stack, time.Now())
-		if noAnswer(err) {
+		who, acts, noMark := r.Acting(ctx, f.Stack)
+		if err = errors.Join(err, noMark); noAnswer(err) {
 			return nil, err
+		}
+		if acts {
+			lines = append(lines, fmt.Sprintf("stack %s: muster reconcile by %s acts since %s", f.Stack, who.Name(),
+				who.Since.Format(time.DateTime)))
 		}
 		for _, line := range held {
 			lines = append(lines, "stack "+f.Stack+": "+line)

@@ -400,6 +400,16 @@ type kubernetesJob struct {
 	Template pod
 }
 
+// reconcileDeployment is that of the reconcilers.
+func reconcileDeployment(t *testing.T) pod {
+	t.Helper()
+	all := decodeYAML[struct{ Spec struct{ Template pod } }](t, "../examples/pipelines/kubernetes-reconcile.yml")
+	if len(all) != 1 {
+		t.Fatalf("%d documents", len(all))
+	}
+	return all[0].Spec.Template
+}
+
 // kubernetesJobs returns the Jobs of the workers, without and with a gang, and that of the drift check.
 func kubernetesJobs(t *testing.T) (workers, gang, drift kubernetesJob) {
 	t.Helper()
@@ -430,8 +440,8 @@ func TestTheImageFitsEveryContainer(t *testing.T) {
 		}
 	}
 	workers, gang, drift := kubernetesJobs(t)
-	for _, j := range []kubernetesJob{workers, gang, drift} {
-		spec := j.Template.Spec
+	for _, template := range []pod{workers.Template, gang.Template, drift.Template, reconcileDeployment(t)} {
+		spec := template.Spec
 		c := spec.Containers[0]
 		if ours++; c.Image != ourImage || len(c.Command) > 0 || len(c.Args) == 0 {
 			t.Errorf("image %q, command %q, arguments %q", c.Image, c.Command, c.Args)

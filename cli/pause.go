@@ -92,13 +92,17 @@ func (o *pauseOptions) edit(
 		}
 		var paths []string
 		for _, name := range names {
-			at, err := scope.heldOrFound(ctx, name, &kept)
+			at, err := scope.heldOrFound(ctx, name, o.stack, &kept)
 			if err != nil {
 				return err
 			}
 			paths = append(paths, at)
 		}
-		store, err := zkstate.NewStore(scope.session, p.storeConfig(scope.home, o.stack, nil))
+		var acl []string
+		if scope.cfg != nil {
+			acl = scope.cfg.ZooKeeper.ACL
+		}
+		store, err := zkstate.NewStore(scope.session, p.storeConfig(scope.home, o.stack, acl))
 		if err != nil {
 			return err
 		}
@@ -107,7 +111,9 @@ func (o *pauseOptions) edit(
 }
 
 // heldOrFound is the path that a name names: also of something that is gone, and held.
-func (scope *searchScope) heldOrFound(ctx context.Context, name string, kept *znode.Reconcile) (string, error) {
+func (scope *searchScope) heldOrFound(
+	ctx context.Context, name, stack string, kept *znode.Reconcile,
+) (string, error) {
 	var held []string
 	for at := range kept.Held {
 		if path.Base(at) == name {
@@ -118,11 +124,18 @@ func (scope *searchScope) heldOrFound(ctx context.Context, name string, kept *zn
 		return held[0], nil
 	}
 	at, err := scope.find(ctx, name, "")
-	if err != nil || slices.Contains(scope.paths, at) {
+	if err != nil {
 		return at, err
 	}
-	if o, err := scope.reader().Look(ctx, at); err != nil || o != nil {
-		return at, err
+	o, err := scope.reader().Look(ctx, at)
+	switch declared := slices.Contains(scope.paths, at); {
+	case err != nil:
+		return "", err
+	case o != nil && o.Record != nil && o.Record.Stack != stack:
+		err := fmt.Errorf("%s: %w: %s", at, zkstate.ErrOtherStack, o.Record.Stack)
+		return "", &problem{errUsage, err, "name its owner: --stack NAME"}
+	case o != nil || declared:
+		return at, nil
 	}
 	err = fmt.Errorf("no job, group or queue %q is there, declared here, or held", name)
 	return "", &problem{errAbsent, err, "muster status shows all"}
@@ -144,7 +157,9 @@ func (o *pauseOptions) hold(ctx context.Context, p *process, store *zkstate.Stor
 			if k.Held == nil {
 				k.Held = map[string]znode.Hold{}
 			}
-			k.Held[at] = hold
+			if h := k.Held[at]; h.Why != znode.Terminated && h.Why != znode.Terminating { // which hold until somebody ends them
+				k.Held[at] = hold
+			}
 		}
 		return true
 	})
@@ -183,7 +198,13 @@ func (o *pauseOptions) release(ctx context.Context, p *process, store *zkstate.S
 		if changed {
 			ended = append(ended, "stack "+o.stack)
 		}
-		k.All, k.Shut, k.Deleted, k.Replaced = nil, nil, nil, nil
+		for word := range k.Shut {
+			if k.Meant == nil {
+				k.Meant = map[string]time.Time{}
+			}
+			k.Meant[word] = time.Now()
+		}
+		k.All, k.Shut = nil, nil
 		if left {
 			k.Seen = by.Number + 1
 		}

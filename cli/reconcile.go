@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -202,35 +201,56 @@ type cloudEvent struct {
 // on.
 func (p *process) openEvents(name, stack string) (tell func(reconcile.Event), done func(), err error) {
 	var to io.Writer
-	done = func() {}
+	closeFile := func() {}
 	switch name {
 	case "":
-		return nil, done, nil
+		return nil, closeFile, nil
 	case "-":
 		to = p.out
 	default:
 		f, err := os.OpenFile(p.path(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
-			return nil, done, fmt.Errorf("--events: %w", err)
+			return nil, closeFile, fmt.Errorf("--events: %w", err)
 		}
-		to, done = f, func() { _ = f.Close() }
+		to, closeFile = f, func() { _ = f.Close() }
 	}
-	var one sync.Mutex
-	return func(e reconcile.Event) {
+	lines, written := make(chan []byte, maxEvents), make(chan struct{})
+	go func() {
+		defer close(written)
+		for line := range lines {
+			if _, err := to.Write(line); err != nil {
+				p.log.Warn("an event is not written", "reason", err)
+			}
+		}
+	}()
+	tell = func(e reconcile.Event) {
 		line, err := json.Marshal(cloudEvent{
 			"1.0", zkstate.NewID(), "/muster/reconcile/" + stack, e.Type, time.Now().UTC(), e.Subject, "application/json",
 			e.Data,
 		})
-		one.Lock()
-		defer one.Unlock()
-		if err == nil {
-			_, err = to.Write(append(line, '\n'))
-		}
 		if err != nil {
 			p.log.Warn("an event is not written", "type", e.Type, "reason", err)
+			return
 		}
-	}, done, nil
+		select {
+		case lines <- append(line, '\n'):
+		default:
+			p.log.Warn("an event is not written: who reads them is too slow", "type", e.Type)
+		}
+	}
+	return tell, func() {
+		close(lines)
+		select {
+		case <-written:
+		case <-time.After(eventsLimit):
+		}
+		closeFile()
+	}, nil
 }
+
+// A reader of events who is too slow misses some: he must not keep the lock from other applies. At the end he has some
+// seconds for the rest.
+const maxEvents, eventsLimit = 20_000, 5 * time.Second
 
 // serveReconciler serves how r stands until stop is called.
 func (p *process) serveReconciler(o serveOptions, r *reconcile.Reconciler) (stop func(), err error) {

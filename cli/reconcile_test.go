@@ -54,9 +54,6 @@ func TestExamplesOfTheReconcilerRun(t *testing.T) {
 	if started == nil {
 		t.Fatal("the unit starts nothing")
 	}
-	containers := decodeYAML[struct {
-		Spec struct{ Template pod }
-	}](t, "../examples/pipelines/kubernetes-reconcile.yml")[0].Spec.Template.Spec.Containers
 	events := filepath.Join(t.TempDir(), "events.jsonl")
 	run := func(args []string) (*exec.Cmd, *screen) {
 		for i := range args {
@@ -71,7 +68,7 @@ func TestExamplesOfTheReconcilerRun(t *testing.T) {
 	first, seen := run(strings.Fields(started[1]))
 	seen.await(t, "this reconciler acts")
 	rig.Await(t, "the first job", there("j0"))
-	second, other := run(containers[0].Args)
+	second, other := run(reconcileDeployment(t).Spec.Containers[0].Args)
 	other.await(t, "another reconciler acts")
 	commit("two", 2)
 	rig.Await(t, "the job of the next commit", there("j1"))

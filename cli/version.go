@@ -146,7 +146,8 @@ func newSchemaCmd(p *process) *cobra.Command {
 		Short: "Print the JSON Schema of a document that muster writes",
 		Long: `Prints the JSON Schema (draft 2020-12) of a saved plan, which is also what "plan
 --format json" prints, of the json report of apply or drift, of what
-"history --json" or "validate --json" prints, or of a line of "reconcile --events".`,
+"history --json" or "validate --json" prints, or of a line of
+"reconcile --events".`,
 		Example:   `  muster schema plan > plan.schema.json`,
 		ValidArgs: schemaNames(),
 		Args:      argCount(1, 1, "the name of a document: "+strings.Join(schemaNames(), ", ")),

@@ -12,8 +12,8 @@ var Words = wordTable(
 	"retry requeue: muster queue retry QUEUE",
 	"handover failover failback: muster group handover GROUP/DUTY",
 	"run trigger dispatch: muster group run GROUP/CRON",
-	"pause suspend: muster group pause GROUP/DUTY, or: muster queue pause QUEUE",
-	"resume unpause: muster group resume GROUP/DUTY, or: muster queue resume QUEUE",
+	"suspend: muster pause NAME, muster group pause GROUP/DUTY, or: muster queue pause QUEUE",
+	"unpause: muster resume NAME, muster group resume GROUP/DUTY, or: muster queue resume QUEUE",
 	"self: muster members --self",
 
 	"destroy delete remove rm purge: remove the job's block and: muster apply; or: muster terminate JOB",

@@ -180,8 +180,9 @@ func (r Rules) choose(p plan.Plan, kept *znode.Reconcile, m *memory, superseded 
 	for word, rows := range byWord {
 		most, counted := r.guard(word, kept)
 		shut, isShut := kept.Shut[string(word)]
+		_, meant := kept.Meant[string(word)]
 		switch {
-		case most < 0:
+		case most < 0 || meant:
 		case isShut && shut.Is(now), len(rows)+counted > most:
 			if !isShut {
 				c.shut[word] = len(rows) + counted

@@ -78,7 +78,7 @@ func (d *seated) pass(ctx context.Context, files *settled, from *reading) (again
 			return due, nil
 		}
 		if kept, err = d.keep(ctx, func(k *znode.Reconcile) {
-			k.Config, k.Seen, k.Shut = files.Digest, nextEntry(found), nil
+			k.Config, k.Seen, k.Shut, k.Changed = files.Digest, nextEntry(found), nil, nil
 		}); err != nil {
 			return time.Time{}, err
 		}
@@ -106,14 +106,19 @@ func (d *seated) pass(ctx context.Context, files *settled, from *reading) (again
 	}
 	c := r.cfg.choose(p, &kept, d.memory, superseded, now)
 	if len(c.shut) > 0 {
-		if _, err := d.keep(ctx, func(k *znode.Reconcile) { shut(k, c.shut, d.store.By(), now) }); err != nil {
+		if kept, err = d.keep(ctx, func(k *znode.Reconcile) { shut(k, c.shut, d.store.By(), now) }); err != nil {
 			return time.Time{}, err
 		}
 	}
 	r.tellWaiting(p, c)
 	if len(c.do) > 0 || d.tidy {
 		d.store.SetCommit(files.Commit)
-		if err := d.apply(ctx, p, c.do, files.Digest); err != nil {
+		as := &recorder{Store: d.store, stack: r.cfg.Stack, config: files.Digest, op: kept.Op, next: nextEntry(found)}
+		switch err := d.apply(ctx, p, c.do, as); {
+		case errors.Is(err, errOvertaken), errors.Is(err, zkstate.ErrLocked): // which is no failure
+			r.cfg.Log.Info("a pass gives way", "reason", err)
+			return time.Now().Add(passEvery), nil
+		case err != nil:
 			return time.Time{}, err
 		}
 		d.tidy = false
@@ -145,7 +150,7 @@ func shut(k *znode.Reconcile, words map[Word]int, by string, now time.Time) {
 }
 
 // apply makes changes. What a guard counts is counted first: who dies meanwhile has counted too much, never too little.
-func (d *seated) apply(ctx context.Context, p plan.Plan, rows []plan.Row, config string) error {
+func (d *seated) apply(ctx context.Context, p plan.Plan, rows []plan.Row, as *recorder) error {
 	now := time.Now().UTC().Truncate(time.Second)
 	count := func(rows []plan.Row) (deleted, replaced int) {
 		for _, row := range rows {
@@ -160,12 +165,20 @@ func (d *seated) apply(ctx context.Context, p plan.Plan, rows []plan.Row, config
 	}
 	deleted, replaced := count(rows)
 	if deleted+replaced > 0 {
-		if _, err := d.keep(ctx, func(k *znode.Reconcile) {
+		counted, err := d.keep(ctx, func(k *znode.Reconcile) {
 			k.Deleted = append(k.Deleted, slices.Repeat([]time.Time{now}, deleted)...)
 			k.Replaced = append(k.Replaced, slices.Repeat([]time.Time{now}, replaced)...)
-		}); err != nil {
+			if deleted > 0 {
+				delete(k.Meant, string(Delete))
+			}
+			if replaced > 0 {
+				delete(k.Meant, string(Replace))
+			}
+		})
+		if err != nil {
 			return err
 		}
+		as.op = counted.Op
 	}
 	only := p
 	only.ID, only.Partial = zkstate.NewID(), true
@@ -175,9 +188,9 @@ func (d *seated) apply(ctx context.Context, p plan.Plan, rows []plan.Row, config
 	if d.r.cfg.Applying != nil {
 		d.r.cfg.Applying(p)
 	}
-	outcomes, err := apply.Run(ctx, &recorder{Store: d.store, stack: d.r.cfg.Stack, config: config}, only, apply.Options{
+	outcomes, err := apply.Run(ctx, as, only, apply.Options{
 		CommitOptions: apply.CommitOptions{NoWait: true, Each: d.r.tellOutcome}, // a row that is due was seen for its grace
-		Config:        config, NoTidy: !d.tidy, LockTimeout: lockTimeout,
+		Config:        as.config, NoTidy: !d.tidy, LockTimeout: lockTimeout,
 		CleanupFailed: func(err error) { d.r.cfg.Log.Info("some garbage is left for later", "reason", err) },
 		Unrecorded:    func(err error) { d.r.cfg.Log.Warn("the history does not say what was done", "reason", err) },
 	})
@@ -245,8 +258,34 @@ func (d *seated) changed(k *znode.Reconcile, done []plan.Row, now time.Time) {
 type recorder struct {
 	*zkstate.Store
 	stack, config string
+	op            string // of what is kept, as the pass has read it
+	next          int    // the number after that of the newest entry then
 
 	before *history.Entry // it is set again
+}
+
+// errOvertaken means that a person said or did something while the pass waited for the lock. Look again.
+var errOvertaken = errors.New("somebody was faster")
+
+// Lock takes the lock, unless somebody has said something since, or applied.
+func (r *recorder) Lock(ctx context.Context, id string, timeout time.Duration, waiting func(string)) (
+	held context.Context, release func() error, err error,
+) {
+	if held, release, err = r.Store.Lock(ctx, id, timeout, waiting); err != nil {
+		return nil, nil, err
+	}
+	kept, _, err := r.Reconcile(ctx, r.stack)
+	var found []history.Found
+	if err == nil {
+		found, err = r.History(ctx, r.stack, 1)
+	}
+	if err == nil && (kept.Op != r.op || nextEntry(found) != r.next) {
+		err = errOvertaken
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, release())
+	}
+	return held, release, nil
 }
 
 // BeginEntry returns the entry of passes before, if nothing came after it; else it writes one.

@@ -112,7 +112,10 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			begun := time.Now()
 			err = r.inSession(ctx, s)
 			s.Close()
-			r.set(func(now *Status) { now.Connected, now.Acts = false, false })
+			r.set(func(now *Status) {
+				now.Connected, now.Acts, now.Shut = false, false, false
+				now.Rows["waiting"], now.Rows["held"] = 0, 0
+			})
 			if time.Since(begun) > wait {
 				wait = passEvery
 			}
@@ -166,7 +169,10 @@ func (r *Reconciler) take(c *Configuration, err error) {
 		r.now.Problem = err.Error()
 	} else {
 		r.now.Problem, r.now.Config = "", c.Digest
-		if r.files == nil || r.files.Digest != c.Digest {
+		switch {
+		case r.files == nil: // they may be older than those that were taken last
+			r.files = &settled{Configuration: c}
+		case r.files.Digest != c.Digest:
 			r.files = &settled{c, time.Now()}
 		}
 	}
@@ -255,6 +261,7 @@ type seated struct {
 // that has ended, or of ctx.
 func (d *seated) follow(ctx context.Context, led <-chan context.Context) error {
 	mirror := zkstate.NewMirror(d.session)
+	defer mirror.Close()
 	tracker := zkstate.NewTracker(mirror, zkstate.TrackerConfig{Home: d.r.cfg.Home, Kinds: d.r.cfg.Kinds})
 	defer tracker.Close()
 	look := mirror.Look()
@@ -277,6 +284,7 @@ func (d *seated) follow(ctx context.Context, led <-chan context.Context) error {
 			return context.Cause(ctx)
 		case err != nil:
 			d.tries++
+			clear(d.memory.idle) // who comes and goes meanwhile is not seen
 			d.r.cfg.Log.Warn("a pass has failed", "reason", err)
 			again = time.Now().Add(min(time.Second<<min(d.tries, 20), maxRetry))
 		default:
@@ -290,6 +298,9 @@ func (d *seated) follow(ctx context.Context, led <-chan context.Context) error {
 		if err != nil { // what has changed meanwhile may be why: but not at once
 			select {
 			case <-due:
+			case <-changed:
+			case <-led:
+				d.begin()
 			case <-ctx.Done():
 			}
 			continue

@@ -149,6 +149,35 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+// TestItGivesWay: what a person says while a pass waits for the lock counts.
+func TestItGivesWay(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t, "a")
+	r := e.start()
+	rig.Await(t, "a", func() bool { return e.there("a") })
+	r.settles(e)
+	_, release, err := e.store.Lock(t.Context(), "plan", rig.Patience, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.declare("2", "a", "b")
+	rig.Await(t, "it waits for the lock", func() bool {
+		places, _, err := e.s.Children(t.Context(), znode.Lock(e.root+"/home", stack))
+		return err == nil && len(places) == 2
+	})
+	hold := znode.Hold{Why: znode.Paused, By: "ann", Since: time.Now()}
+	e.edit(func(k *znode.Reconcile) { k.All = &hold })
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	r.waits(e.path("b"), "paused by ann")
+	if e.there("b") {
+		t.Error("b is there")
+	}
+	e.edit(func(k *znode.Reconcile) { k.All = nil })
+	rig.Await(t, "b", func() bool { return e.there("b") })
+}
+
 // TestTerminatedStaysSo until a person applies it, or resumes it.
 func TestTerminatedStaysSo(t *testing.T) {
 	t.Parallel()
@@ -275,8 +304,11 @@ func TestGuards(t *testing.T) {
 	if kept := e.kept(); !e.there("b") || len(kept.Deleted) != 2 || kept.Shut[string(Delete)].Why != znode.TooMany {
 		t.Errorf("b is there: %v; kept %+v", e.there("b"), kept)
 	}
-	e.edit(func(k *znode.Reconcile) { k.Shut, k.Deleted = nil, nil })
+	e.edit(func(k *znode.Reconcile) { // as muster resume does
+		k.Shut, k.Meant = nil, map[string]time.Time{string(Delete): time.Now()}
+	})
 	rig.Await(t, "the last delete", func() bool { return !e.there("b") })
+	rig.Await(t, "the end of the permission", func() bool { return len(e.kept().Meant) == 0 })
 }
 
 // TestOneActs: of two the first; when it ends, the other one. One with other files waits for them first.

@@ -80,6 +80,9 @@ func NewMirror(s *zkconn.Session) *Mirror {
 	return m
 }
 
+// Close forgets everything. No Look of it is used any more.
+func (m *Mirror) Close() { m.watcher.Close() }
+
 // Look returns a new Look. The caller closes it.
 func (m *Mirror) Look() *Look {
 	told := make(chan struct{})

@@ -134,7 +134,11 @@ func (s *Store) holdTerminated(
 			}
 			r.Held[path] = *to
 			if len(r.Held) > znode.MaxHolds { // a reconciler that is there no more has ended none
-				delete(r.Held, oldestTerminated(r.Held, path))
+				delete(r.Held, path)
+				r.All = &znode.Hold{
+					Why: znode.Paused, By: s.cfg.By, Since: time.Now(),
+					Because: "so much is held that no more can be: muster resume each, and then without a name",
+				}
 			}
 			return true
 		})
@@ -155,14 +159,4 @@ func (s *Store) holdTerminated(
 		hold.Why, hold.Until = znode.Terminated, time.Time{}
 		return set(ctx, &hold)
 	}, set(ctx, &hold)
-}
-
-// oldestTerminated is the path, not this one, that was terminated first; empty if none was.
-func oldestTerminated(held map[string]znode.Hold, but string) (oldest string) {
-	for path, h := range held {
-		if h.Why == znode.Terminated && path != but && (oldest == "" || h.Since.Before(held[oldest].Since)) {
-			oldest = path
-		}
-	}
-	return oldest
 }

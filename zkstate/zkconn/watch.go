@@ -229,6 +229,14 @@ func (s *Session) Watcher(event func(Event)) *Watcher {
 	return w
 }
 
+// Close ends the calls of its function. The Watcher must not read any more.
+func (w *Watcher) Close() {
+	all := &w.s.watches
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.watchers = slices.DeleteFunc(slices.Clone(all.watchers), func(one *Watcher) bool { return one == w })
+}
+
 // Follow calls read with a znode, now and after each of its changes, until read returns an error. While the znode does
 // not exist, there is false, and read either creates it or returns an error: no watch waits for another to create it.
 // Follow returns the error of read, or why ctx or the session has ended.

@@ -40,6 +40,8 @@ type Reconcile struct {
 	All  *Hold           `json:"all,omitempty"`  // on all that the stack has
 	Held map[string]Hold `json:"held,omitempty"` // by path
 	Shut map[string]Hold `json:"shut,omitempty"` // by the word of --allow that a guard keeps shut
+	// Meant are the words whose guards a person has opened, until so much is done, or for MeantFor.
+	Meant map[string]time.Time `json:"meant,omitempty"`
 
 	// What was changed within ChangeWindow. A change that was about to be made when its process died counts too.
 	Deleted  []time.Time            `json:"deleted,omitempty"`
@@ -74,6 +76,7 @@ const (
 // Limits of a Reconcile.
 const (
 	ChangeWindow  = time.Hour
+	MeantFor      = 10 * time.Minute
 	MaxHolds      = 500
 	MaxApplies    = 20 // entries of the history that are looked at for an apply of a person
 	maxChanged    = 1000
@@ -143,7 +146,8 @@ func (r *Reconcile) LeftAs(found []history.Found) (by history.Found, left bool) 
 // have, and is none of a reconciler.
 func (r *Reconcile) Applied(found []history.Found) (last history.Found, ok bool) {
 	for _, f := range found {
-		changed := len(f.Done) > 0 || f.State != history.Finished && len(f.Planned) > 0 || f.State == history.Damaged
+		changed := len(f.Done) > 0 || f.Results["unknown"] > 0 || f.State == history.Damaged ||
+			f.State != history.Finished && len(f.Planned) > 0
 		if f.Number >= r.Seen && f.Passes == 0 && changed {
 			return f, true
 		}
@@ -162,6 +166,7 @@ func (r *Reconcile) Forget(now time.Time) {
 	ended := func(_ string, h Hold) bool { return !h.Is(now) }
 	maps.DeleteFunc(r.Held, ended)
 	maps.DeleteFunc(r.Shut, ended)
+	maps.DeleteFunc(r.Meant, func(_ string, at time.Time) bool { return now.Sub(at) >= MeantFor })
 	if !r.All.Is(now) {
 		r.All = nil
 	}
@@ -187,6 +192,9 @@ func (r *Reconcile) check() error {
 	}
 	cut(r.Deleted)
 	cut(r.Replaced)
+	for word, at := range r.Meant {
+		r.Meant[word] = at.UTC().Truncate(time.Second)
+	}
 	for _, times := range r.Changed {
 		cut(times)
 	}
