@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -144,10 +145,7 @@ func runReconcile(ctx context.Context, p *process, o reconcileOptions, dir strin
 func (p *process) loadReconciled(
 	dir string, o reconcileOptions, first *spec.Config,
 ) (*reconcile.Configuration, error) {
-	at, err := filepath.EvalSymlinks(p.path(dir))
-	if dir == "" {
-		at, err = filepath.EvalSymlinks(p.path("."))
-	}
+	at, err := filepath.EvalSymlinks(cmp.Or(p.path(dir), "."))
 	if err == nil {
 		at, err = filepath.Abs(at)
 	}

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"fmt"
 	"maps"
 	"time"
 
@@ -40,7 +39,6 @@ type Status struct {
 	Passes          map[string]int // ok, failed
 	Took            time.Duration  // the last pass
 	LastSuccess     time.Time
-	Looked          time.Time // when a pass ended, or the files were read, last
 }
 
 // Now is how it stands.
@@ -65,7 +63,7 @@ func (r *Reconciler) passed(took time.Duration, err error) {
 			word = "failed"
 		}
 		s.Passes[word]++
-		s.Took, s.Looked = took, time.Now()
+		s.Took = took
 	})
 }
 
@@ -128,7 +126,7 @@ func (r *Reconciler) tellOutcome(o apply.Outcome) {
 	if o.Err != nil {
 		data["error"] = o.Err.Error()
 	}
-	r.cfg.Log.Info(fmt.Sprintf("a change is %s", word), "path", o.Row.Path, "action", o.Row.Action(), "error", o.Err)
+	r.cfg.Log.Info("a change is "+word, "path", o.Row.Path, "action", o.Row.Action(), "error", o.Err)
 	r.set(func(s *Status) { s.Rows[word]++ })
 	r.tell(Event{Type: typ, Subject: o.Row.Path, Data: data})
 }

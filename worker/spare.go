@@ -54,8 +54,8 @@ func Spare(ctx context.Context, s *zkconn.Session, c Config) (*Member, error) {
 // waitingSpare is one call of Spare.
 type waitingSpare struct {
 	*join
-	since time.Time
-	full  bool // no id is left in the generation that it has read
+	since time.Time // it waits
+	full  bool      // no id is left in the generation that it has read
 	seat  int
 	gone  map[string]time.Time // since when it has seen that a worker is gone, by identity
 
