@@ -125,8 +125,8 @@ func (k *soak) fault() {
 		k.begin(i)
 	case "damage":
 		o := k.look("c")
-		if o == nil || o.Record == nil {
-			return
+		if o == nil || o.Record == nil || len(o.Lost) > 0 {
+			return // of what has lost two parts nobody can tell whose it is: muster leaves it alone
 		}
 		at := []string{k.path("c"), znode.Gate(k.root, o.Record.Generation), znode.Record("job", k.root, "c")}
 		_ = k.s.Delete(ctx, at[k.random.IntN(len(at))], -1) // it may be gone
