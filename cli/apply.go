@@ -65,7 +65,7 @@ approved is what runs.`,
 			})
 		},
 	}
-	o.planFlags.addTo(cmd.Flags())
+	o.planFlags.addTo(cmd)
 	o.reports.addTo(cmd)
 	p.completePlan(cmd, &o.planFlags)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
@@ -125,6 +125,10 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 	if err != nil {
 		return err
 	}
+	policies, err := p.policies(o.policy)
+	if err != nil {
+		return err
+	}
 	t := p.target(p.declaredTarget(cfg, dir))
 	run.Stack, run.Servers = cfg.Stack, t.servers
 	store, done, err := p.openStore(ctx, t, run, cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL)
@@ -137,14 +141,15 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 		return err
 	}
 	run.Plan, run.Servers = &c.plan, c.saved.Servers
-	refusal := o.guard(cfg, c.plan)
-	if !p.flags.quiet || !o.yes || refusal != nil || attention(c.plan) != nil {
+	c.verdict = p.judge(policies, c.plan, run)
+	refused := o.guard(cfg, c)
+	if !p.flags.quiet || !o.yes || refused != nil || attention(c.plan) != nil {
 		if err := p.showPlan(c, o.all, nil, ""); err != nil {
 			return err
 		}
 	}
-	if refusal != nil {
-		return refusal
+	if err := errors.Join(p.printVerdict(c.verdict), refused); err != nil {
+		return err
 	}
 	if !o.yes && len(c.plan.Changes()) > 0 {
 		if err := p.confirm(ctx, c.plan); err != nil {
@@ -203,6 +208,14 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 	}
 	run.Plan, run.Servers = &saved.Plan, saved.Servers
 	if err := o.checkAge(saved.Created); err != nil {
+		return err
+	}
+	policies, err := p.policies(o.policy)
+	if err != nil {
+		return err
+	}
+	verdict := p.judge(policies, saved.Plan, run) // again: what is denied may depend on the time
+	if err := errors.Join(p.printVerdict(verdict), refusal(verdict)); err != nil {
 		return err
 	}
 	t := p.target(target{

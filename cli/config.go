@@ -78,17 +78,22 @@ func (p *process) parse(arg string, vars varFlags, now time.Time) (*spec.Config,
 		return nil, nil, usagef("name one; a saved plan is for muster show FILE and muster apply FILE",
 			"%s is no configuration: that is a directory of *.hcl files, or one such file", arg)
 	}
-	auth, err := p.credentials()
+	opts, err := p.loadOptions(vars, now)
 	if err != nil {
 		return nil, nil, err
 	}
-	opts := spec.Options{Environ: p.environ, Version: version().Version, Now: now, HasCredentials: len(auth) > 0}
-	for _, v := range vars {
-		v.File = p.pathIfAny(v.File)
-		opts.Vars = append(opts.Vars, v)
-	}
 	cfg, diags := spec.Load(p.path(arg), opts)
 	return cfg, diags, nil
+}
+
+func (p *process) loadOptions(vars varFlags, now time.Time) (spec.Options, error) {
+	auth, err := p.credentials()
+	o := spec.Options{Environ: p.environ, Version: version().Version, Now: now, HasCredentials: len(auth) > 0}
+	for _, v := range vars {
+		v.File = p.pathIfAny(v.File)
+		o.Vars = append(o.Vars, v)
+	}
+	return o, err
 }
 
 // printDiagnostics prints diagnostics about the configuration in dir. It returns them as an error that only sets the
@@ -128,7 +133,7 @@ func (p *process) configurationIn(dir string) string {
 			if info, err := os.Stat(name); err == nil && info.Size() == 0 {
 				continue
 			}
-			if base := filepath.Base(name); !strings.HasPrefix(base, ".") && !strings.HasSuffix(base, ".vars.hcl") {
+			if base := filepath.Base(name); !strings.HasPrefix(base, ".") && !spec.IsBeside(base) {
 				return name
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"muster/resource"
+	"muster/spec"
 )
 
 // firstConfig is what init writes. STACK stands for the name of the stack.
@@ -40,7 +41,7 @@ change. It overwrites nothing: where a configuration is, it ends with 7.`,
 func runInit(p *process, arg string) error {
 	file, name := filepath.Join(arg, firstFile), ""
 	switch {
-	case strings.HasSuffix(arg, ".json") || strings.HasSuffix(arg, ".vars.hcl"):
+	case strings.HasSuffix(arg, ".json") || spec.IsBeside(arg):
 		return usagef("muster init jobs.hcl", "%s is no name of a file of HCL that declares jobs", arg)
 	case isConfigFile(arg):
 		file, name = arg, strings.TrimSuffix(filepath.Base(arg), ".hcl")

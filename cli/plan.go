@@ -52,7 +52,7 @@ apply" would do. It changes nothing.`,
 			})
 		},
 	}
-	o.planFlags.addTo(cmd.Flags())
+	o.planFlags.addTo(cmd)
 	o.reports.addTo(cmd)
 	cmd.Flags().StringVar(&o.out, "out", "", "save the plan in `FILE`, for apply")
 	choose(cmd, cmd.Flags(), &o.format, "format", "print as `KIND` human or json", "human", "json")
@@ -74,6 +74,10 @@ func runPlan(ctx context.Context, p *process, o planOptions, dir string, run *re
 	if err != nil {
 		return err
 	}
+	policies, err := p.policies(o.policy)
+	if err != nil {
+		return err
+	}
 	t := p.target(p.declaredTarget(cfg, dir))
 	run.Stack, run.Servers = cfg.Stack, t.servers
 	if err := p.checkACL(t, cfg.ZooKeeper.ACL); err != nil { // somebody else may apply
@@ -90,6 +94,7 @@ func runPlan(ctx context.Context, p *process, o planOptions, dir string, run *re
 		return err
 	}
 	run.Plan, run.Saved, run.Servers = &c.plan, &c.saved, c.saved.Servers
+	c.verdict = p.judge(policies, c.plan, run)
 	if err := p.showAndSave(cfg, c, o); err != nil || !o.detailed {
 		return err
 	}
@@ -99,14 +104,14 @@ func runPlan(ctx context.Context, p *process, o planOptions, dir string, run *re
 // showAndSave saves a plan and shows it. The user sees the plan even if a guard refuses it or it cannot be written.
 func (p *process) showAndSave(cfg *spec.Config, c comparison, o planOptions) error {
 	if o.format == "json" {
-		return errors.Join(p.printSaved(c.saved), p.save(cfg, c, o))
+		return errors.Join(p.printSaved(c.saved), p.printVerdict(c.verdict), p.save(cfg, c, o))
 	}
 	unsaved := p.save(cfg, c, o)
-	if p.flags.quiet && differences(c.plan) == nil {
+	if p.flags.quiet && differences(c.plan) == nil && len(c.verdict.Diagnostics) == 0 {
 		return unsaved
 	}
-	notes, next := p.afterPlan(o.guard(cfg, c.plan), unsaved, c, o)
-	return errors.Join(unsaved, p.showPlan(c, o.all, notes, next))
+	notes, next := p.afterPlan(o.guard(cfg, c), unsaved, c, o)
+	return errors.Join(unsaved, p.showPlan(c, o.all, notes, next), p.printVerdict(c.verdict))
 }
 
 // checkOutFile refuses a plan file that would replace configuration, or that a report would replace.
@@ -135,7 +140,7 @@ func (p *process) afterPlan(refused, unsaved error, c comparison, o planOptions)
 	switch {
 	case unsaved != nil: // it is printed as an error
 	case refused != nil:
-		notes = append(notes, fmt.Sprintf("A guard refuses this plan: %s (%s).", refused, nextStep(refused)))
+		notes = append(notes, fmt.Sprintf("This plan is refused: %s (%s).", refused, nextStep(refused)))
 	case o.out != "":
 		return append(notes, "Saved. To make exactly these changes, apply the file."), p.applyFile(o.out, c.saved.Servers)
 	case len(c.plan.Changes()) > 0:
@@ -159,12 +164,13 @@ func (p *process) applyFile(name string, servers []string) string {
 	return strings.Join(text.Each(append(words, name), text.ShellWord), " ")
 }
 
-// save writes the plan file of --out, unless a guard refuses the plan. The refusal is also for who asks for the code.
+// save writes the plan file of --out, unless a guard or a policy refuses the plan. The refusal is also for who asks for
+// the code.
 func (p *process) save(cfg *spec.Config, c comparison, o planOptions) error {
 	if o.out == "" && !o.detailed {
 		return nil
 	}
-	if err := o.guard(cfg, c.plan); err != nil || o.out == "" {
+	if err := o.guard(cfg, c); err != nil || o.out == "" {
 		return err
 	}
 	file, err := planfile.Encode(declarable(), c.saved)
@@ -216,15 +222,18 @@ const defaultMaxDelete = 10
 type planFlags struct {
 	vars       varFlags
 	filter     filter
+	policy     policyFlags
 	maxDelete  int
 	allowEmpty bool
 	all        bool
 	fs         *pflag.FlagSet // that these are in
 }
 
-func (f *planFlags) addTo(fs *pflag.FlagSet) {
+func (f *planFlags) addTo(cmd *cobra.Command) {
+	fs := cmd.Flags()
 	f.fs = fs
 	f.vars.addTo(fs)
+	f.policy.addTo(cmd)
 	fs.StringArrayVar(&f.filter.only, "only", nil, "plan only what fits `GLOB`; may be repeated")
 	fs.StringArrayVar(&f.filter.skip, "skip", nil, "leave out what fits `GLOB`; may be repeated")
 	fs.IntVar(&f.maxDelete, "max-delete", defaultMaxDelete, "refuse to delete more than `N` jobs, groups and queues")
@@ -234,7 +243,7 @@ func (f *planFlags) addTo(fs *pflag.FlagSet) {
 
 // repeated is the flags that decide which changes a plan has, as one types them, each after a space.
 func (f planFlags) repeated() string {
-	words := text.Each(given(f.fs, "only", "skip", "max-delete", "allow-empty"), text.ShellWord)
+	words := text.Each(given(f.fs, "only", "skip", "max-delete", "allow-empty", "policy"), text.ShellWord)
 	return strings.Join(append([]string{""}, words...), " ")
 }
 
@@ -251,7 +260,8 @@ type comparison struct {
 	saved   planfile.Saved // the plan as a file keeps it
 	started time.Time      // before anything was read
 	took    time.Duration
-	held    []string // what muster reconcile leaves as it is, a line each
+	held    []string     // what muster reconcile leaves as it is, a line each
+	verdict spec.Verdict // of the policies
 }
 
 // compare reads ZooKeeper and makes a plan, with a new id, of how it differs from the configuration.
@@ -283,17 +293,18 @@ func wantOf(cfg *spec.Config) plan.Want {
 	return plan.Want{Stack: cfg.Stack, Home: cfg.Home, TakeOver: cfg.TakeOver, Declared: cfg.Declared}
 }
 
-// guard refuses a plan that looks like an accident: its configuration declares nothing, or it deletes too much.
-func (f planFlags) guard(cfg *spec.Config, p plan.Plan) error {
+// guard refuses a plan that looks like an accident, because its configuration declares nothing, or it deletes too much;
+// and one that policies deny.
+func (f planFlags) guard(cfg *spec.Config, c comparison) error {
 	if len(cfg.Declared) == 0 && !f.allowEmpty {
 		err := errors.New("the configuration declares nothing")
 		return &problem{errDeclined, err, "give --allow-empty if that is meant"}
 	}
-	if n := len(plan.Deletions(p.Rows)); n > f.maxDelete {
-		err := fmt.Errorf("the plan deletes %s, more than --max-delete %d", plan.DeletionsText(p.Rows), f.maxDelete)
-		return &problem{errDeclined, err, fmt.Sprintf("give --max-delete %d if that is meant", n)}
+	if rows := c.plan.Rows; len(plan.Deletions(rows)) > f.maxDelete {
+		err := fmt.Errorf("the plan deletes %s, more than --max-delete %d", plan.DeletionsText(rows), f.maxDelete)
+		return &problem{errDeclined, err, fmt.Sprintf("give --max-delete %d if that is meant", len(plan.Deletions(rows)))}
 	}
-	return nil
+	return refusal(c.verdict)
 }
 
 // globs are the patterns of --only, --skip and status: * matches any characters, ? matches one. Brackets match

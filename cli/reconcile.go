@@ -28,6 +28,7 @@ import (
 
 type reconcileOptions struct {
 	vars                 varFlags
+	policy               policyFlags
 	allow                []string
 	rules                reconcile.Rules
 	poll, every          time.Duration
@@ -55,6 +56,7 @@ other files is left as it is. Of several that run for a stack one acts.`,
 	}
 	fs := cmd.Flags()
 	o.vars.addTo(fs)
+	o.policy.addTo(cmd)
 	fs.StringSliceVar(&o.allow, "allow", text.Each(reconcile.DefaultAllow(), word), "make these changes: `LIST` of "+
 		strings.Join(text.Each(reconcile.Words(), word), ", "))
 	completeWith(cmd, "allow", text.Each(reconcile.Words(), word)...)
@@ -100,6 +102,9 @@ func runReconcile(ctx context.Context, p *process, o reconcileOptions, dir strin
 	}
 	cfg, err := p.load(dir, o.vars) // which stack it is
 	if err != nil {
+		return err
+	}
+	if _, err := p.policies(o.policy); err != nil {
 		return err
 	}
 	t := p.target(p.declaredTarget(cfg, dir))
@@ -165,9 +170,21 @@ func (p *process) loadReconciled(
 		return nil, fmt.Errorf("%w: stack %s, home %s, and what its zookeeper block says", reconcile.ErrElsewhere,
 			cfg.Stack, cfg.Home)
 	}
-	return &reconcile.Configuration{
+	c := &reconcile.Configuration{
 		Want: wantOf(cfg), Roots: cfg.Searched(), Digest: cfg.Digest, Commit: p.revision(o.revisionFile),
-	}, nil
+	}
+	policies, diags := p.readPolicies(o.policy)
+	if diags.HasErrors() {
+		return nil, errors.New(firstError(diags))
+	}
+	if policies != nil {
+		c.Policies = policies.Digest
+		c.Judge = func(pl plan.Plan) (string, map[string]string) {
+			v := policies.Judge(pl, time.Now())
+			return v.Denied, v.Rows
+		}
+	}
+	return c, nil
 }
 
 // revision is the commit that a file names; empty if it cannot be read: the history says nothing then.

@@ -111,7 +111,8 @@ func (p *process) withReports(ctx context.Context, f reportFlags, run *report.Ru
 // writeReports adds to run how the command ended, and writes each report. To rewrite is to write all of them again,
 // except for one on standard output, so that those that can be written tell of those that cannot.
 func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.Run, err error, rewrite bool) {
-	run.ExitCode, run.Problems = exitCode(ctx, p.withWriteErrors(err)), p.problems(ctx, err)
+	run.ExitCode = exitCode(ctx, p.withWriteErrors(err))
+	run.Problems = append(slices.Clone(run.Judged), p.problems(ctx, err)...)
 	run.Given = p.given()
 	for _, lost := range p.writeErrors() {
 		run.Problems = append(run.Problems, report.Problem{Summary: lost.Error(), Next: p.paste(nextStep(lost))})

@@ -277,8 +277,8 @@ muster dev, muster init, muster plan, muster apply, muster status.`,
 	root.SetHelpCommand(newHelpCmd(p))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, args, err) })
 	p.flags.addTo(root)
-	addCommands(root, "Declare and change:", newInitCmd(p), newValidateCmd(p), newFmtCmd(p), newPlanCmd(p), newShowCmd(p),
-		newApplyCmd(p), newDriftCmd(p), newExportCmd(p), newTerminateCmd(p),
+	addCommands(root, "Declare and change:", newInitCmd(p), newValidateCmd(p), newTestCmd(p), newFmtCmd(p), newPlanCmd(p),
+		newShowCmd(p), newApplyCmd(p), newDriftCmd(p), newExportCmd(p), newTerminateCmd(p),
 		newReconcileCmd(p), newPauseReconcilerCmd(p), newResumeReconcilerCmd(p))
 	addCommands(root, "Look:", newStatusCmd(p), newExplainCmd(p), newHistoryCmd(p), newWaitCmd(p), newFollowCmd(p),
 		newServeCmd(p))

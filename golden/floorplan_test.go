@@ -80,7 +80,7 @@ func floorPlan() map[string]room {
 		},
 		"apply": {ours: []string{"resource", "plan", "apply/history"}, others: []string{sync}},
 		"spec": {
-			ours: []string{"resource/...", "docs", "text"}, others: []string{hcl, cty, version},
+			ours: []string{"resource/...", "docs", "plan", "text"}, others: []string{hcl, cty, version},
 		},
 		// hcl imports the libraries for suggestions and character widths too, so they cost nothing more.
 		"text":             {others: []string{levenshtein, width}},

@@ -456,15 +456,15 @@ func TestSectionsThatAreRefused(t *testing.T) {
 func TestFactsThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"jobs/a: {}":                        `key "jobs/a" is not the path of a znode`,
-		"unlisted: [/jobs]":                 `key "unlisted" is not the path of a znode`,
-		"/jobs/a: {joind: 4}":               "field joind not found",
-		"/jobs/a: {record: {wrokers: 4}}":   `/jobs/a: record: json: unknown field "wrokers"`,
+		"unlisted: {}":                      `key "unlisted" is not the path of a znode`,
+		"/jobs/a: {joind: 4}":               `unknown field "joind"`,
+		"/jobs/a: {record: {wrokers: 4}}":   `/jobs/a: record: unknown field "wrokers"`,
 		"/jobs/a: {record: {name: b}}":      "/jobs/a: record: its path is /jobs/b",
 		"/jobs/gone: {joined: 4}":           "/jobs/gone: record: workers: 0 is not between",
 		"/jobs/a: {}\n/jobs/a: {joined: 4}": `"/jobs/a" already defined`,
 
-		"/apps/shop: {record: {workers: 4}}":                `/apps/shop: record: json: unknown field "workers"`,
-		"/apps/shop: {record: {leader: {main: {keep: 1}}}}": `/apps/shop: record: json: unknown field "keep"`,
+		"/apps/shop: {record: {workers: 4}}":                `/apps/shop: record: unknown field "workers"`,
+		"/apps/shop: {record: {leader: {main: {keep: 1}}}}": `/apps/shop: record: unknown field "keep"`,
 		"/apps/shop: {record: {cron: {main: {}}}}":          "/apps/shop: record: cron.main.schedule: it is empty",
 		"/apps/x: {kind: lamp}":                             `/apps/x: record: the kind "lamp" is not known`,
 	} {

@@ -135,10 +135,51 @@ type choice struct {
 	shut    map[Word]int // guards that close now, and how many changes they have counted
 }
 
+// Judge says what policies deny of a plan: all of it and why, or some rows and why, by their paths. A nil one denies
+// nothing.
+type Judge func(plan.Plan) (all string, rows map[string]string)
+
+// judgeEvery is when policies are asked again though nothing has changed: what they deny may depend on the time.
+const judgeEvery = time.Minute
+
+// denied is why some of the rows that could be changed are not, by their paths. Of a plan that is denied only repairs
+// are made. Rows that wait for something else are not judged, nor seen by the policies: they are not done.
+func (judge Judge) denied(p plan.Plan, rows []plan.Row) map[string]string {
+	if judge == nil || len(rows) == 0 {
+		return nil
+	}
+	only := func(rows []plan.Row) plan.Plan {
+		could := map[string]bool{}
+		for _, r := range rows {
+			could[r.Path] = true
+		}
+		part := p
+		part.Rows = slices.DeleteFunc(slices.Clone(p.Rows), func(r plan.Row) bool {
+			return r.Action().Changes() && !could[r.Path]
+		})
+		return part
+	}
+	all, byRow := judge(only(rows))
+	denied := map[string]string{}
+	maps.Copy(denied, byRow)
+	if len(denied) > 0 { // the rest may be allowed without them
+		all, _ = judge(only(slices.DeleteFunc(slices.Clone(rows), func(r plan.Row) bool { return denied[r.Path] != "" })))
+	}
+	for _, r := range rows {
+		if all != "" && wordOf(r) != Repair && denied[r.Path] == "" {
+			denied[r.Path] = all
+		}
+	}
+	return denied
+}
+
 // choose chooses what a pass does. kept is what people said; superseded names the apply of a person that is left as it
 // is; empty: none.
-func (r Rules) choose(p plan.Plan, kept *znode.Reconcile, m *memory, superseded string, now time.Time) choice {
+func (r Rules) choose(
+	p plan.Plan, kept *znode.Reconcile, m *memory, superseded string, judge Judge, now time.Time,
+) choice {
 	c := choice{shut: map[Word]int{}}
+	var allowed []plan.Row
 	byWord := map[Word][]plan.Row{}
 	for _, row := range p.Changes() {
 		word := wordOf(row)
@@ -172,10 +213,20 @@ func (r Rules) choose(p plan.Plan, kept *znode.Reconcile, m *memory, superseded 
 			}
 			c.wake(due)
 		default:
-			byWord[guardOf(row, word)] = append(byWord[guardOf(row, word)], row)
+			allowed = append(allowed, row)
 			continue
 		}
 		c.waiting = append(c.waiting, w)
+	}
+	denied := judge.denied(p, allowed)
+	for _, row := range allowed {
+		if why := denied[row.Path]; why != "" {
+			c.waiting = append(c.waiting, Waiting{Row: row, Why: why})
+			c.wake(now.Add(judgeEvery))
+			continue
+		}
+		word := wordOf(row)
+		byWord[guardOf(row, word)] = append(byWord[guardOf(row, word)], row)
 	}
 	for word, rows := range byWord {
 		most, counted := r.guard(word, kept)

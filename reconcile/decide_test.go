@@ -94,7 +94,7 @@ func TestChoose(t *testing.T) {
 	kept := &znode.Reconcile{Held: map[string]znode.Hold{
 		"/r/held": {Why: znode.Paused, By: "ann", Since: now, Until: now.Add(time.Minute)},
 	}}
-	c := rules.choose(p, kept, m, "", now)
+	c := rules.choose(p, kept, m, "", nil, now)
 	want := map[string]string{
 		"new": "done", "gone": "done", "failed": "it is tried again at 12:00:02",
 		"held":  "paused by ann since 2026-07-01 12:00:00",
@@ -108,16 +108,16 @@ func TestChoose(t *testing.T) {
 	for name := range want {
 		want[name] = "done"
 	}
-	if d := cmp.Diff(want, chosen(rules.choose(p, kept, m, "", later))); d != "" {
+	if d := cmp.Diff(want, chosen(rules.choose(p, kept, m, "", nil, later))); d != "" {
 		t.Errorf("later (-want +got):\n%s", d)
 	}
 	unread := p
 	unread.Unindexed = "no permission"
-	if c := rules.choose(unread, kept, m, "", later); chosen(c)["gone"] != "not all roots of the stack could be read" {
+	if c := rules.choose(unread, kept, m, "", nil, later); chosen(c)["gone"] != "not all roots of the stack could be read" {
 		t.Errorf("without the index: %v", chosen(c))
 	}
 	kept.Deleted = []time.Time{now, now}
-	c = rules.choose(p, kept, m, "ann has applied", later)
+	c = rules.choose(p, kept, m, "ann has applied", nil, later)
 	want = map[string]string{}
 	for _, r := range p.Rows {
 		want[r.Name()] = "ann has applied"
@@ -125,12 +125,12 @@ func TestChoose(t *testing.T) {
 	if d := cmp.Diff(want, chosen(c)); d != "" {
 		t.Errorf("after an apply by hand (-want +got):\n%s", d)
 	}
-	c = rules.choose(p, kept, m, "", later)
+	c = rules.choose(p, kept, m, "", nil, later)
 	if got := chosen(c)["gone"]; got != "more than 2 would be deleted within an hour" || c.shut[Delete] != 3 {
 		t.Errorf("over the guard: %s, %v", got, c.shut)
 	}
 	kept.Forget(now.Add(time.Hour))
-	if c := rules.choose(p, kept, m, "", now.Add(time.Hour)); chosen(c)["gone"] != "done" {
+	if c := rules.choose(p, kept, m, "", nil, now.Add(time.Hour)); chosen(c)["gone"] != "done" {
 		t.Errorf("an hour later: %v", chosen(c))
 	}
 }

@@ -104,7 +104,7 @@ func (d *seated) pass(ctx context.Context, files *settled, from *reading) (again
 		superseded = fmt.Sprintf("left as %s has applied it at %s, until the files change",
 			by.Actor, by.Started.UTC().Format(time.DateTime))
 	}
-	c := r.cfg.choose(p, &kept, d.memory, superseded, now)
+	c := r.cfg.choose(p, &kept, d.memory, superseded, files.Judge, now)
 	if len(c.shut) > 0 {
 		if kept, err = d.keep(ctx, func(k *znode.Reconcile) { shut(k, c.shut, d.store.By(), now) }); err != nil {
 			return time.Time{}, err

@@ -51,6 +51,9 @@ type Configuration struct {
 	Roots  []string
 	Digest string
 	Commit string // for the history; may be empty
+
+	Judge    Judge  // nil: there are no policies
+	Policies string // digest of their files
 }
 
 // ErrElsewhere means that the files name other servers, or another stack or home, than when the process began. Start it
@@ -147,7 +150,7 @@ func (r *Reconciler) readFiles(ctx context.Context) error {
 			err = errors.New("the configuration declares nothing")
 			shows = "! " + err.Error()
 		default:
-			shows = c.Digest
+			shows = c.Digest + " " + c.Policies
 		}
 		if shows == last && shows != taken {
 			if errors.Is(err, ErrElsewhere) {
@@ -174,6 +177,8 @@ func (r *Reconciler) take(c *Configuration, err error) {
 			r.files = &settled{Configuration: c}
 		case r.files.Digest != c.Digest:
 			r.files = &settled{c, time.Now()}
+		default:
+			r.files = &settled{c, r.files.at}
 		}
 	}
 	close(r.changed)

@@ -18,13 +18,46 @@ import (
 func (r Run) junit() ([]byte, error) {
 	doc := testSuites{Name: text.Escape("muster " + r.Command), Time: seconds(r.Took)}
 	items, _ := r.items()
-	cases := r.problemCases()
-	cases = append(cases, r.jobCases(items)...)
+	cases := slices.Concat(r.problemCases(), r.policyCases(), r.jobCases(items))
+	doc.fill(cases, r.whoProperties())
+	return doc.bytes()
+}
+
+// Tested is one run of a test of a configuration.
+type Tested struct {
+	Name    string
+	At      string // "prod/jobs.test.hcl:3"
+	Took    time.Duration
+	Failure string // why it failed; empty: it has passed
+}
+
+// Tests writes what became of the tests of a configuration as JUnit, with a suite for each file.
+func Tests(results []Tested, took time.Duration) ([]byte, error) {
+	doc := testSuites{Name: "muster test", Time: seconds(took)}
+	var cases []testCase
+	for _, r := range results {
+		file, line := splitPlace(r.At)
+		c := testCase{
+			suite: text.Escape(file), Class: text.Escape(file), Name: text.Escape(r.Name), File: text.Escape(file),
+			Line: text.Escape(line), Time: seconds(r.Took),
+		}
+		if r.Failure != "" {
+			first, _, _ := strings.Cut(r.Failure, "\n")
+			c.Failure = &testResult{Type: "failed", Message: text.Escape(first), Text: text.EscapeLines(r.Failure)}
+		}
+		cases = append(cases, c)
+	}
+	doc.fill(cases, nil)
+	return doc.bytes()
+}
+
+// fill adds cases, those of a suite one after the other. The first suite is that of the whole run.
+func (doc *testSuites) fill(cases []testCase, whole *properties) {
 	for _, c := range cases {
 		if len(doc.Suites) == 0 || doc.Suites[len(doc.Suites)-1].Name != c.suite {
 			doc.Suites = append(doc.Suites, testSuite{Name: c.suite})
 			if len(doc.Suites) == 1 { // that of the whole run
-				doc.Suites[0].Properties = r.whoProperties()
+				doc.Suites[0].Properties = whole
 			}
 		}
 		s := &doc.Suites[len(doc.Suites)-1]
@@ -32,6 +65,9 @@ func (r Run) junit() ([]byte, error) {
 		s.add(c)
 		doc.add(c)
 	}
+}
+
+func (doc *testSuites) bytes() ([]byte, error) {
 	body, err := xml.MarshalIndent(doc, "", "  ")
 	return slices.Concat([]byte(xml.Header), body, []byte("\n")), err
 }
@@ -116,7 +152,7 @@ func (r Run) problemCases() []testCase {
 	name := "muster " + r.Command
 	whole := testCase{suite: name, Class: name, Name: "configuration and connection"}
 	for _, p := range r.Problems {
-		if p.Warning {
+		if p.Warning || p.Policy != "" {
 			continue
 		}
 		lines := text.NonEmpty(strings.TrimSpace(p.At+" "+p.Code), p.Summary, p.Detail, nextLine(p.Next))
@@ -131,6 +167,27 @@ func (r Run) problemCases() []testCase {
 	for _, s := range r.caveats() {
 		s = text.Escape(s)
 		cases = append(cases, testCase{suite: name, Class: name, Name: s, Skipped: &testResult{Message: s}})
+	}
+	return cases
+}
+
+// policyCases returns one test for each policy. One that only advises is skipped.
+func (r Run) policyCases() (cases []testCase) {
+	for _, name := range r.Policies {
+		c := testCase{suite: "policies", Class: "policies", Name: text.Escape(name)}
+		for _, p := range r.Judged {
+			message := text.Escape(p.Summary)
+			switch {
+			case p.Policy != name:
+			case p.Warning:
+				c.Skipped = &testResult{Message: message}
+			case c.Failure == nil:
+				c.Failure = &testResult{Type: "denied", Message: message, Text: text.EscapeLines(p.Detail)}
+			default:
+				c.Failure.Text += "\n\n" + text.EscapeLines(p.Summary+"\n"+p.Detail)
+			}
+		}
+		cases = append(cases, c)
 	}
 	return cases
 }

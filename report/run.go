@@ -40,6 +40,8 @@ type Run struct {
 	Drift    *plan.Drift
 	FailOn   []plan.DriftKind // the kinds of drift that make the run fail
 	Saved    *planfile.Saved  // for the JSON report of plan, which is a plan file
+	Policies []string         // by which the plan was judged
+	Judged   []Problem        // what they found; Problems has it too
 }
 
 // Problem is an error of a run, or a warning about its configuration.
@@ -50,6 +52,7 @@ type Problem struct {
 	Summary string `json:"summary"`
 	Detail  string `json:"detail,omitempty"` // more lines
 	Next    string `json:"next,omitempty"`   // what the user can do next
+	Policy  string `json:"policy,omitempty"` // whose finding it is: policy "few deletes"
 }
 
 // formats are the formats of reports: how each is made of a run.

@@ -3,7 +3,7 @@ package spec
 // The codes of all diagnostics. What one means is the title of its page in docs/diagnostics; a code keeps its meaning
 // for ever. Number 11 of the expressions is not given any more, and not used again. The hundreds group them: 10 files,
 // 11 syntax, 12 jobs, 13 blocks and arguments, 14 variables, 15 expressions, 16 muster and zookeeper, 17 drift, 18
-// warnings, 19 groups, 20 queues.
+// warnings, 19 groups, 20 queues, 21 policies, 22 tests.
 const (
 	codeDirectory    = "M1001"
 	codeNoFiles      = "M1002"
@@ -85,4 +85,9 @@ const (
 	codeSize         = "M2003"
 	codeSizes        = "M2004"
 	codeAttempts     = "M2005"
+	codePolicyDenies = "M2101"
+	codePolicy       = "M2102"
+	codeAssert       = "M2201"
+	codeExpected     = "M2202"
+	codeRun          = "M2203"
 )

@@ -64,9 +64,12 @@ func (s *scope) wrong(code string, a *hcl.Attribute, v cty.Value, format string,
 	return d
 }
 
-// perInstance reports whether an expression can have another value in another instance of a for_each.
+// perInstance reports whether an expression can have another value in another instance of a for_each, or in another row
+// of a plan.
 func perInstance(expr hcl.Expression) bool {
-	return slices.ContainsFunc(expr.Variables(), func(t hcl.Traversal) bool { return t.RootName() == "each" })
+	return slices.ContainsFunc(expr.Variables(), func(t hcl.Traversal) bool {
+		return t.RootName() == "each" || t.RootName() == "row"
+	})
 }
 
 // constant reports whether an expression is written as its value, such as 4 or "x".

@@ -45,6 +45,7 @@ func (f *findings) scan(dir string) (listing, bool) {
 			l.autoVars = append(l.autoVars, name)
 		case hasSuffix(name, ".vars.hcl"):
 			l.vars = append(l.vars, name)
+		case hasSuffix(name, policySuffix), hasSuffix(name, testSuffix): // these are about a configuration
 		case hasSuffix(name, ".hcl"):
 			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
 				continue // a link to a folder
@@ -57,6 +58,11 @@ func (f *findings) scan(dir string) (listing, bool) {
 		return listing{}, false
 	}
 	return l, true
+}
+
+// IsBeside reports whether a file of this name stands beside a configuration: it holds values, policies or tests.
+func IsBeside(name string) bool {
+	return hasSuffix(name, ".vars.hcl") || hasSuffix(name, policySuffix) || hasSuffix(name, testSuffix)
 }
 
 // hasSuffix reports whether a file name ends with suffix, or with suffix and ".json".
@@ -180,6 +186,12 @@ func (l *loader) files() (listing, bool) {
 	case hasSuffix(l.file, ".vars.hcl"):
 		d := l.add(codeDirectory, nil, "%s holds values of variables, and is no configuration", path)
 		d.Help = "give the file or directory with the jobs, and --var-file " + path
+	case hasSuffix(l.file, policySuffix):
+		d := l.add(codeDirectory, nil, "%s holds policies, and is no configuration", path)
+		d.Help = "give the file or directory with the jobs, and --policy " + path
+	case hasSuffix(l.file, testSuffix):
+		d := l.add(codeDirectory, nil, "%s holds tests, and is no configuration", path)
+		d.Help = "muster test " + l.dir
 	case !hasSuffix(l.file, ".hcl"):
 		d := l.add(codeDirectory, nil, "%s is no configuration", path)
 		d.Help = "a configuration is a directory of *.hcl files, or one such file"

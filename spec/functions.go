@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2/ext/tryfunc"
@@ -18,20 +19,28 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
+
+	"muster/resource"
 )
 
-// functions are what an expression may call. All are pure but file and fileexists, which see only root, the
-// configuration directory. There is no timestamp, uuid or env: a plan is a function of its inputs.
+// functions are what an expression of a configuration may call: pure functions, and file and fileexists, which see only
+// root, the configuration directory. There is no timestamp, uuid or env: a plan is a function of its inputs.
 func functions(root *os.Root) map[string]function.Function {
+	all := pureFunctions()
+	all["file"], all["fileexists"] = fileFunc(root), fileExistsFunc(root)
+	return all
+}
+
+func pureFunctions() map[string]function.Function {
 	return map[string]function.Function{
 		// numbers
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "max": stdlib.MaxFunc,
 		"min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc,
-		"signum": stdlib.SignumFunc, "sum": sumFunc(),
+		"signum": stdlib.SignumFunc, "sum": listFunc(sumFunc()),
 
 		// strings
 		"chomp": stdlib.ChompFunc, "endswith": affixFunc("suffix", strings.HasSuffix), "format": stdlib.FormatFunc,
-		"formatlist": stdlib.FormatListFunc, "indent": stdlib.IndentFunc, "join": stdlib.JoinFunc,
+		"formatlist": stdlib.FormatListFunc, "indent": stdlib.IndentFunc, "join": listFunc(stdlib.JoinFunc),
 		"lower": stdlib.LowerFunc, "regex": stdlib.RegexFunc, "regexall": stdlib.RegexAllFunc,
 		"regexreplace": stdlib.RegexReplaceFunc, "replace": stdlib.ReplaceFunc, "split": stdlib.SplitFunc,
 		"startswith": affixFunc("prefix", strings.HasPrefix), "strcontains": affixFunc("part", strings.Contains),
@@ -41,14 +50,15 @@ func functions(root *os.Root) map[string]function.Function {
 		"upper": stdlib.UpperFunc,
 
 		// collections
-		"alltrue": truthFunc(true), "anytrue": truthFunc(false), "chunklist": stdlib.ChunklistFunc,
-		"coalesce": stdlib.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,
+		"alltrue": listFunc(truthFunc(true)), "anytrue": listFunc(truthFunc(false)), "chunklist": stdlib.ChunklistFunc,
+		"coalesce": stdlib.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": listFunc(stdlib.CompactFunc),
 		"concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc, "distinct": distinctFunc(),
 		"element": stdlib.ElementFunc, "flatten": stdlib.FlattenFunc, "index": indexFunc(), "keys": stdlib.KeysFunc,
 		"length": lengthFunc(), "lookup": stdlib.LookupFunc, "merge": stdlib.MergeFunc, "one": oneFunc(),
 		"range": stdlib.RangeFunc, "reverse": stdlib.ReverseListFunc, "setintersection": stdlib.SetIntersectionFunc,
 		"setproduct": setProductFunc(), "setsubtract": stdlib.SetSubtractFunc, "setunion": stdlib.SetUnionFunc,
-		"slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
+		"slice": stdlib.SliceFunc, "sort": listFunc(stdlib.SortFunc), "values": stdlib.ValuesFunc,
+		"zipmap": stdlib.ZipmapFunc,
 
 		// encodings
 		"base64decode": base64DecodeFunc(), "base64encode": textFunc(base64.StdEncoding.EncodeToString),
@@ -61,9 +71,37 @@ func functions(root *os.Root) map[string]function.Function {
 		"tostring": stdlib.MakeToFunc(cty.String), "tolist": collectFunc(cty.List), "toset": collectFunc(cty.Set),
 		"tomap": stdlib.MakeToFunc(cty.Map(cty.DynamicPseudoType)),
 
-		// files below the configuration directory
-		"file": fileFunc(root), "fileexists": fileExistsFunc(root),
+		// times and durations
+		"formatdate": stdlib.FormatDateFunc, "seconds": secondsFunc(), "timeadd": stdlib.TimeAddFunc,
+		"timecmp": timeCmpFunc(),
 	}
+}
+
+// secondsFunc is the length of a duration in seconds, as a number that can be compared.
+func secondsFunc() function.Function {
+	return static(cty.Number, func(args []cty.Value) (cty.Value, error) {
+		var d resource.Duration
+		if err := d.UnmarshalText([]byte(args[0].AsString())); err != nil {
+			return cty.NilVal, function.NewArgErrorf(0, "%q is no duration such as \"1m30s\"", args[0].AsString())
+		}
+		return cty.NumberFloatVal(time.Duration(d).Seconds()), nil
+	}, parameter{Name: "duration", Type: cty.String})
+}
+
+// timeCmpFunc is -1, 0 or 1 if the first of two times is earlier, the same or later.
+func timeCmpFunc() function.Function {
+	return static(cty.Number, func(args []cty.Value) (cty.Value, error) {
+		var times [2]time.Time
+		for i, arg := range args {
+			t, err := time.Parse(time.RFC3339, arg.AsString())
+			if err != nil {
+				return cty.NilVal, function.NewArgErrorf(i, "%q is no time as in RFC 3339, such as \"2026-12-24T00:00:00Z\"",
+					arg.AsString())
+			}
+			times[i] = t
+		}
+		return cty.NumberIntVal(int64(times[0].Compare(times[1]))), nil
+	}, parameter{Name: "a", Type: cty.String}, parameter{Name: "b", Type: cty.String})
 }
 
 type parameter = function.Parameter
@@ -252,6 +290,63 @@ func inside(name string) error {
 
 // The library makes a list or a set of a tuple by looking for a type that all its elements can have. For that it
 // compares each with each. Here the usual tuples are made into lists at once.
+
+// listFunc is f, whose list parameters take tuples: it converts their elements one by one.
+func listFunc(f function.Function) function.Function {
+	params := f.Params()
+	for i, p := range params {
+		if p.Type.IsListType() {
+			params[i].Type = cty.DynamicPseudoType
+		}
+	}
+	lists := func(args []cty.Value) ([]cty.Value, error) {
+		args = slices.Clone(args)
+		for i, p := range f.Params() {
+			if !p.Type.IsListType() {
+				continue
+			}
+			v, err := listOfType(args[i], p.Type)
+			if err != nil {
+				return nil, function.NewArgError(i, err)
+			}
+			args[i] = v
+		}
+		return args, nil
+	}
+	return function.New(&function.Spec{
+		Params: params, VarParam: f.VarParam(),
+		Type: func(args []cty.Value) (cty.Type, error) {
+			args, err := lists(args)
+			if err != nil {
+				return cty.NilType, err
+			}
+			return f.ReturnTypeForValues(args)
+		},
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			args, err := lists(args)
+			if err != nil {
+				return cty.NilVal, err
+			}
+			return f.Call(args)
+		},
+	})
+}
+
+// listOfType converts v to a list.
+func listOfType(v cty.Value, list cty.Type) (cty.Value, error) {
+	if !v.Type().IsTupleType() || !v.IsKnown() || v.IsNull() || v.LengthInt() == 0 {
+		return convert.Convert(v, list)
+	}
+	elements := v.AsValueSlice()
+	for i, e := range elements {
+		made, err := convert.Convert(e, list.ElementType())
+		if err != nil {
+			return cty.NilVal, cty.IndexIntPath(i).NewError(err)
+		}
+		elements[i] = made
+	}
+	return cty.ListVal(elements), nil
+}
 
 // collectFunc is stdlib's tolist or toset.
 func collectFunc(collection func(element cty.Type) cty.Type) function.Function {

@@ -25,6 +25,10 @@ type kind interface {
 	// export writes the block that declares d, if d is of this kind. A root that is root is left out. used holds the
 	// labels that other blocks have.
 	export(b *bytes.Buffer, d resource.Declaration, root string, used map[string]bool)
+	// values are the fields of d, which is of the kind, for policies and tests.
+	values(d resource.Declaration) map[string]cty.Value
+	usual(resource.Common) resource.Declaration
+	merged(d resource.Declaration, differs map[string]any) (resource.Declaration, error)
 }
 
 // kindOf is a kind whose declarations are values of type T.
@@ -180,6 +184,7 @@ type part[T any] struct {
 	schema blockType
 	read   func(s *scope, b *hcl.Block) decoder[T] // once for all that for_each makes of a block
 	export func(b *bytes.Buffer, t *T)
+	value  func(t *T) cty.Value // of policies and tests; null or empty if t has no such part
 }
 
 // decoder decodes the arguments of a block into t, and notes in from where each value came from.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
 
 	"muster/resource/group"
 	"muster/resource/job"
@@ -66,6 +67,12 @@ func gang() part[job.Job] {
 				b.WriteString("}\n")
 			}
 		},
+		value: func(j *job.Job) cty.Value {
+			if j.Gang == nil {
+				return cty.NullVal(cty.DynamicPseudoType)
+			}
+			return cty.ObjectVal(t.values(j.Gang))
+		},
 	}
 }
 
@@ -118,6 +125,15 @@ func duties(t group.Type) part[group.Group] {
 					b.WriteString("}\n")
 				}
 			}
+		},
+		value: func(g *group.Group) cty.Value {
+			named := map[string]cty.Value{}
+			for _, d := range g.Duties {
+				if d.Type == t {
+					named[d.Name] = cty.ObjectVal(duty.values(&d))
+				}
+			}
+			return cty.ObjectVal(named)
 		},
 	}
 }

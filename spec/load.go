@@ -90,17 +90,7 @@ const (
 // Load reads the configuration at path: all files of a directory or, if path is a file, that one alone. Config is nil
 // if there are errors; warnings may stand beside one.
 func Load(path string, o Options) (*Config, Diagnostics) {
-	dir, file := splitPath(path)
-	l := &loader{
-		findings: findings{sources: map[string][]byte{}},
-		dir:      cmp.Or(dir, "."),
-		file:     file,
-		opts:     o,
-		blocks:   blocks{},
-		vars:     map[string]*variable{},
-		locals:   map[string]*local{},
-		badRefs:  map[any]bool{},
-	}
+	l := newLoader(path, o)
 	var c *Config
 	var ds Diagnostics
 	if over := limited(o.Limits, func() { c = l.load(); ds = l.sorted() }); over != nil {
@@ -112,13 +102,28 @@ func Load(path string, o Options) (*Config, Diagnostics) {
 	return c, ds
 }
 
+func newLoader(path string, o Options) *loader {
+	dir, file := splitPath(path)
+	return &loader{
+		findings: findings{sources: map[string][]byte{}},
+		dir:      cmp.Or(dir, "."),
+		file:     file,
+		opts:     o,
+		blocks:   blocks{},
+		vars:     map[string]*variable{},
+		locals:   map[string]*local{},
+		badRefs:  map[any]bool{},
+	}
+}
+
 type loader struct {
 	findings
 	dir        string // what names in the configuration are relative to
 	file       string // in dir, of a configuration that is one file; else empty
 	opts       Options
-	incomplete bool // a file or block could not be read: what is not declared elsewhere may be declared there
-	valueless  bool // a value could not be read: a variable without one may have it there
+	given      []*hcl.Attribute // values that win over all others: those of a test
+	incomplete bool             // a file or block could not be read: what is not declared elsewhere may be declared there
+	valueless  bool             // a value could not be read: a variable without one may have it there
 	blocks     blocks
 	vars       map[string]*variable
 	locals     map[string]*local

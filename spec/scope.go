@@ -26,6 +26,7 @@ type scope struct {
 	roots       []string // what a reference may start with
 	in, address string
 	each        string // where for_each stands
+	verified    bool   // the references in what is evaluated here have been checked
 	failed      bool
 }
 
@@ -73,7 +74,7 @@ func (s *scope) inside(in string, read func(*scope)) {
 
 // eval evaluates an expression; ok is false if that was not possible, which has been reported.
 func (s *scope) eval(expr hcl.Expression) (v cty.Value, ok bool) {
-	if !s.references(expr) {
+	if !s.verified && !s.references(expr) {
 		s.failed = true
 		return cty.DynamicVal, false
 	}
@@ -213,6 +214,10 @@ func (s *scope) known(root string) []string {
 		return sortedKeys(s.locals)
 	case "each":
 		return []string{"key", "value"}
+	case "plan":
+		return planNames
+	case "row":
+		return rowNames
 	}
 	return []string{"dir"}
 }

@@ -197,6 +197,9 @@ func (l *loader) readValues(autoVars []string) {
 		}
 		l.giveText(name, value, "--var "+name)
 	}
+	for _, a := range l.given {
+		l.give(a.Name, a.NameRange, &input{expr: a.Expr, rng: a.Expr.Range(), origin: at(a.NameRange)})
+	}
 }
 
 // malformed reports a --var that is not NAME=VALUE, or empty: then it may have been a --var-file.

@@ -1,0 +1,361 @@
+package spec
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"muster/plan"
+)
+
+// Policies say what a plan may not do. They stand in *.policy.hcl files, and are never part of a configuration: who
+// writes one does not decide about the other.
+type Policies struct {
+	Names  []string // as findings call them: policy "few deletes"
+	Digest string   // of the files
+	list   []policy
+	busy   sync.Mutex // an evaluation that took too long goes on
+}
+
+// policy is one block.
+type policy struct {
+	name       string
+	perRow     bool
+	operations []string // of rows that it is about
+	advisory   bool     // it warns, and denies nothing
+	filter     *hcl.Attribute
+	rules      []rule
+	from       *loader // of its file
+}
+
+// in is how findings call p.
+func (p policy) in() string {
+	if p.perRow {
+		return "row_policy " + quote(p.name)
+	}
+	return "policy " + quote(p.name)
+}
+
+const policySuffix, testSuffix = ".policy.hcl", ".test.hcl"
+
+// LoadPolicies reads the files at paths: a *.policy.hcl file, or the directory of some. Findings name a file by its
+// path as it is given.
+func LoadPolicies(paths []string) (ps *Policies, ds Diagnostics) {
+	var read *Policies
+	if over := limited(Limits{}, func() { read, ds = loadPolicies(paths) }); over != nil {
+		return nil, over
+	}
+	if ds.HasErrors() {
+		return nil, ds
+	}
+	return read, ds
+}
+
+func loadPolicies(paths []string) (*Policies, Diagnostics) {
+	ps := &Policies{}
+	var all Diagnostics
+	first := map[string]hcl.Range{}
+	sources := map[string][]byte{}
+	for _, path := range paths {
+		l := newLoader("", Options{})
+		l.funcs = pureFunctions()
+		l.sources = sources
+		l.readTopLevel(l.suffixed(path, policySuffix, "policies"), schema{blocks: []blockType{
+			{name: "policy", label: "name"}, {name: "row_policy", label: "name"}, {name: "locals"},
+		}})
+		l.settleLocals()
+		for _, b := range slices.Concat(l.blocks["policy"], l.blocks["row_policy"]) {
+			name := b.Labels[0]
+			if at, twice := first[name]; twice {
+				d := l.add(codePolicy, &b.LabelRanges[0], "policy %s is declared twice", quote(name))
+				l.relate(d, at, "first declared here")
+				d.Help = "give one of them another name"
+				continue
+			}
+			first[name] = b.LabelRanges[0]
+			p := l.readPolicy(b)
+			ps.list, ps.Names = append(ps.list, p), append(ps.Names, p.in())
+		}
+		all = append(all, l.sorted()...)
+	}
+	sum := sha256.New()
+	for _, name := range sortedKeys(sources) {
+		fmt.Fprintf(sum, "%s %d\n%s", name, len(sources[name]), sources[name])
+	}
+	ps.Digest = hex.EncodeToString(sum.Sum(nil))
+	return ps, all
+}
+
+func (l *loader) readPolicy(b *hcl.Block) policy {
+	p := policy{name: b.Labels[0], perRow: b.Type == "row_policy", from: l}
+	s := l.policyScope(p)
+	if strings.TrimSpace(p.name) == "" || len(p.name) > maxPolicyName {
+		s.add(codePolicy, &b.LabelRanges[0], "the name of a policy has 1 to %d bytes", maxPolicyName)
+	}
+	has := schema{args: []string{"filter", "enforcement_level"}, blocks: []blockType{
+		{name: "enforce", args: []string{"condition", "error_message"}},
+	}}
+	if p.perRow {
+		has.args = append(has.args, "operations")
+	}
+	c := s.content(b.Body, has)
+	constant := l.constantScope(p.in())
+	if level, ok := constant.enum(c.args["enforcement_level"], "mandatory", "advisory"); ok {
+		p.advisory = level == "advisory"
+	}
+	changing := []string{string(plan.Create), string(plan.Update), string(plan.Replace), string(plan.Delete)}
+	p.operations = changing
+	if a := c.args["operations"]; a != nil {
+		p.operations, _ = constant.texts(a, func(text string, at *hcl.Attribute) bool {
+			if slices.Contains(changing, text) {
+				return true
+			}
+			constant.wrong(codePolicy, at, cty.StringVal(text), "%s is no operation", quote(text)).Help =
+				meant(text, changing, "operations are")
+			return false
+		})
+	}
+	p.filter = c.args["filter"]
+	if p.filter != nil {
+		s.references(p.filter.Expr)
+		quickNulls(p.filter.Expr)
+	}
+	for _, inner := range c.blocks {
+		if r, ok := s.rule(inner); ok {
+			s.references(r.condition.Expr)
+			s.references(r.message.Expr)
+			quickNulls(r.condition.Expr)
+			p.rules = append(p.rules, r)
+		}
+	}
+	if len(c.blocks) == 0 && c.ok {
+		s.add(codeMissing, &b.DefRange, "%s has no enforce block", p.in()).Help =
+			"add: enforce { condition = ..., error_message = ... }"
+	}
+	return p
+}
+
+const maxPolicyName = 200
+
+// quickNulls makes x == null and x != null quick. The library looks at all that is in x for that, several times, and x
+// is a whole declaration most of the time.
+func quickNulls(expr hcl.Expression) {
+	node, ok := expr.(hclsyntax.Node)
+	if !ok {
+		return // JSON
+	}
+	hclsyntax.VisitAll(node, func(n hclsyntax.Node) hcl.Diagnostics {
+		if e, is := n.(*hclsyntax.BinaryOpExpr); is && (e.Op == hclsyntax.OpEqual || e.Op == hclsyntax.OpNotEqual) {
+			if to, is := e.RHS.(*hclsyntax.LiteralValueExpr); is && to.Val.IsNull() {
+				e.LHS = nullness{e.LHS}
+			}
+		}
+		return nil
+	})
+}
+
+// nullness is null if the expression is, and else true.
+type nullness struct{ hclsyntax.Expression }
+
+func (n nullness) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
+	v, diags := n.Expression.Value(ctx)
+	if v.IsKnown() && !v.IsNull() && !v.IsMarked() {
+		v = cty.True
+	}
+	return v, diags
+}
+
+// policyScope is the scope of the expressions of p. It has no plan yet.
+func (l *loader) policyScope(p policy) *scope {
+	s := l.newScope(p.in())
+	if s.roots = []string{"plan", "local"}; p.perRow {
+		s.roots = []string{"row", "plan", "local"}
+	}
+	return s
+}
+
+// Verdict is what policies say about a plan.
+type Verdict struct {
+	// Diagnostics has an Error for what is denied or cannot be evaluated, and a Warning for what is advised against.
+	Diagnostics Diagnostics
+	Denied      string            // why the plan as a whole is denied; empty: it is not
+	Rows        map[string]string // why a row is denied, by its path
+}
+
+// Err names the policies that deny the plan, or some of its rows; nil if none does.
+func (v Verdict) Err() error {
+	if !v.Diagnostics.HasErrors() {
+		return nil
+	}
+	var by []string
+	for _, d := range v.Diagnostics {
+		if d.Severity == Error && !slices.Contains(by, d.In) {
+			by = append(by, d.In)
+		}
+	}
+	return fmt.Errorf("denied by %s", strings.Join(by, ", "))
+}
+
+// Judge says what the policies deny of a plan, at a time. What cannot be evaluated is denied. A nil Policies denies
+// nothing.
+func (ps *Policies) Judge(p plan.Plan, at time.Time) Verdict {
+	if ps == nil {
+		return Verdict{}
+	}
+	tooLong := Verdict{
+		Denied: "the policies take too long to evaluate",
+		Diagnostics: Diagnostics{{
+			Severity: Error, Code: codeCost, Summary: "the policies take too long, or too much memory, to evaluate",
+			Help: "let them look at each row once: a row_policy, or one for expression",
+		}},
+	}
+	if !ps.busy.TryLock() {
+		return tooLong
+	}
+	var v Verdict
+	if over := limited(Limits{}, func() { defer ps.busy.Unlock(); v = ps.judge(p, at) }); over != nil {
+		return tooLong
+	}
+	return v
+}
+
+func (ps *Policies) judge(p plan.Plan, at time.Time) Verdict {
+	whole, rows := planValue(p, at)
+	verdicts := make([]Verdict, len(ps.list))
+	var all sync.WaitGroup
+	for i, one := range ps.list {
+		all.Go(func() { verdicts[i] = one.judge(p, whole, rows) })
+	}
+	all.Wait()
+	v := Verdict{Rows: map[string]string{}}
+	for _, one := range verdicts {
+		v.Diagnostics = append(v.Diagnostics, one.Diagnostics...)
+		v.Denied = cmp.Or(v.Denied, one.Denied)
+		for path, why := range one.Rows {
+			v.Rows[path] = cmp.Or(v.Rows[path], why)
+		}
+	}
+	return v
+}
+
+// judge evaluates one policy. whole and rows are what planValue makes of the plan.
+func (p policy) judge(pl plan.Plan, whole cty.Value, rows []cty.Value) Verdict {
+	v := Verdict{Rows: map[string]string{}}
+	l := *p.from
+	l.list, l.dropped = nil, 0
+	s := l.policyScope(p)
+	s.verified = true // when it was loaded
+	s.ctx = s.ctx.NewChild()
+	s.ctx.Variables = map[string]cty.Value{"plan": whole}
+	if !p.perRow {
+		v.Denied = p.denies(s)
+	}
+	for i, row := range pl.Rows {
+		if !p.perRow || !slices.Contains(p.operations, string(row.Action())) {
+			continue
+		}
+		s := *s
+		s.ctx, s.address = s.ctx.NewChild(), row.Address()
+		s.ctx.Variables = map[string]cty.Value{"row": rows[i]}
+		if why := p.denies(&s); why != "" {
+			v.Rows[row.Path] = why
+		}
+	}
+	v.Diagnostics = l.sorted()
+	if p.advisory {
+		for i := range v.Diagnostics {
+			v.Diagnostics[i].Severity = Warning
+		}
+		v.Denied, v.Rows = "", nil
+	}
+	return v
+}
+
+// denies evaluates p in a scope, in which it reports what it finds. It returns why p denies; empty: it does not.
+func (p policy) denies(s *scope) string {
+	if p.filter != nil {
+		v, ok := s.eval(p.filter.Expr)
+		if ok && (v.IsNull() || v.Type() != cty.Bool) {
+			s.wrong(codeCondition, p.filter, v, "a filter must be true or false").Note = "this is " + aTypeName(v)
+		}
+		if s.failed {
+			return p.in() + ": its filter cannot be evaluated"
+		}
+		if v.False() {
+			return ""
+		}
+	}
+	why := ""
+	for _, r := range p.rules {
+		s.failed = false
+		message, holds := s.holds(r)
+		switch {
+		case s.failed && why == "":
+			why = p.in() + ": its condition cannot be evaluated"
+		case !holds:
+			d := s.add(codePolicyDenies, r.condition.Expr.Range().Ptr(), "%s", message)
+			d.Values = s.values(r.condition.Expr, s.ctx)
+			d.Note = "this does not hold"
+			if why == "" {
+				why = p.in() + ": " + message
+			}
+		}
+	}
+	return why
+}
+
+// suffixed lists the files with a suffix at path: itself, or those of the directory. what is what they hold.
+func (l *loader) suffixed(path, suffix, what string) []string {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		d := l.add(codeDirectory, nil, "%s cannot be read: %s", path, cause(err))
+		d.Help = fmt.Sprintf("name a *%s file, or a directory of some", suffix)
+		return nil
+	case !info.IsDir() && !hasSuffix(path, suffix):
+		l.add(codeDirectory, nil, "%s does not hold %s", path, what).Help =
+			fmt.Sprintf("name a *%s file, or a directory of some", suffix)
+		return nil
+	case !info.IsDir():
+		return []string{path}
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		l.directory(path, err)
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if !leftover(e.Name()) && hasSuffix(e.Name(), suffix) {
+			names = append(names, filepath.Join(path, e.Name()))
+		}
+	}
+	if len(names) == 0 {
+		l.add(codeNoFiles, nil, "%s holds no *%s file", path, suffix).Help = "name the directory that holds the " + what
+	}
+	return names
+}
+
+// readTopLevel reads files that are no configuration.
+func (l *loader) readTopLevel(files []string, has schema) {
+	for _, name := range files {
+		body := l.body(name, name, codeFile, &l.incomplete)
+		if body == nil {
+			continue
+		}
+		for _, b := range l.constantScope("").content(body, has).blocks {
+			l.blocks[b.Type] = append(l.blocks[b.Type], b)
+		}
+	}
+}

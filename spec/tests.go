@@ -1,0 +1,269 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"muster/plan"
+	"muster/resource"
+)
+
+// Tests are the cases of the *.test.hcl files of a configuration: what it would do, with values for its variables, if
+// this and that stood in ZooKeeper. Nothing is read or written but files.
+type Tests struct {
+	Cases []*Case
+	dir   string
+	opts  Options
+
+	loaded *Config // without values, once one case needs that
+	found  Diagnostics
+}
+
+// Case is one run block.
+type Case struct {
+	Name string
+	At   string // place of the block: "prod/jobs.test.hcl:3"
+
+	block    *hcl.Block
+	values   hcl.Attributes
+	found    map[string]foundAt
+	asserts  []rule
+	expected []string // codes of diagnostics, and names of policies
+	expects  *hcl.Attribute
+	now      time.Time
+	from     *loader // of its file
+}
+
+type foundAt struct {
+	Found
+	rng hcl.Range
+}
+
+// LoadTests reads the *.test.hcl files of the configuration in dir. Findings name a file by its path.
+func LoadTests(dir string, o Options) (*Tests, Diagnostics) {
+	t := &Tests{dir: dir, opts: o}
+	l := newLoader(dir, o)
+	l.funcs = pureFunctions()
+	if over := limited(o.Limits, func() { t.read(l) }); over != nil {
+		return nil, over
+	}
+	if ds := l.sorted(); ds.HasErrors() {
+		return nil, ds
+	}
+	return t, nil
+}
+
+func (t *Tests) read(l *loader) {
+	l.readTopLevel(l.suffixed(t.dir, testSuffix, "tests"), schema{blocks: []blockType{{name: "run", label: "name"}}})
+	first := map[string]hcl.Range{}
+	for _, b := range l.blocks["run"] {
+		name := b.Labels[0]
+		if at, twice := first[name]; twice {
+			d := l.add(codeRun, &b.LabelRanges[0], "run %s is declared twice", quote(name))
+			l.relate(d, at, "first declared here")
+			continue
+		}
+		first[name] = b.LabelRanges[0]
+		t.Cases = append(t.Cases, l.readCase(b))
+	}
+}
+
+// usualNow is when a case without now takes place: a Wednesday.
+var usualNow = time.Date(2026, 1, 7, 12, 0, 0, 0, time.UTC)
+
+func (l *loader) readCase(b *hcl.Block) *Case {
+	c := &Case{Name: b.Labels[0], At: at(b.DefRange), block: b, found: map[string]foundAt{}, now: usualNow, from: l}
+	s := l.caseScope(c)
+	constant := l.constantScope(s.in)
+	body := s.content(b.Body, schema{args: []string{"expect_failures", "now"}, blocks: []blockType{
+		{name: "variables"}, {name: "assert"}, {name: "found", label: "path"},
+	}})
+	c.expects = body.args["expect_failures"]
+	c.expected, _ = constant.texts(c.expects, func(string, *hcl.Attribute) bool { return true })
+	if text, ok := constant.text(body.args["now"]); ok {
+		now, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			constant.wrong(codeRun, body.args["now"], cty.StringVal(text), "now is no time as in RFC 3339").Help =
+				`write it as "2026-12-24T09:00:00Z"`
+		}
+		c.now = now
+	}
+	for _, inner := range body.blocks {
+		switch inner.Type {
+		case "variables":
+			attrs, diags := inner.Body.JustAttributes()
+			for _, d := range diags {
+				s.structure(d, schema{})
+			}
+			if c.values == nil {
+				c.values = hcl.Attributes{}
+			}
+			maps.Copy(c.values, attrs)
+		case "assert":
+			if r, ok := s.rule(inner); ok && s.references(r.condition.Expr) && s.references(r.message.Expr) {
+				c.asserts = append(c.asserts, r)
+			}
+		default:
+			c.found[inner.Labels[0]] = foundAt{constant.found(inner), inner.DefRange}
+		}
+	}
+	if len(c.asserts) == 0 && len(c.expected) == 0 {
+		s.add(codeRun, &b.DefRange, "run %s asserts nothing", quote(c.Name)).Help =
+			"add an assert block, or expect_failures"
+	}
+	return c
+}
+
+func (l *loader) caseScope(c *Case) *scope {
+	s := l.newScope("run " + quote(c.Name))
+	s.roots = []string{"plan"}
+	return s
+}
+
+// found reads what stands at a path.
+func (s *scope) found(b *hcl.Block) (f Found) {
+	attrs, diags := b.Body.JustAttributes()
+	for _, d := range diags {
+		s.structure(d, schema{})
+	}
+	values := map[string]cty.Value{}
+	for _, a := range inOrder(attrs) {
+		if v, ok := s.value(a); ok {
+			values[a.Name] = v
+		}
+	}
+	if len(diags) > 0 || s.failed {
+		return f
+	}
+	object := cty.ObjectVal(values)
+	body, err := ctyjson.Marshal(object, object.Type())
+	if err == nil {
+		f, err = DecodeFound(body)
+	}
+	if err != nil {
+		s.add(codeRun, &b.DefRange, "found %s: %s", quote(b.Labels[0]), err).Help =
+			"facts are record, joined, live, done and others: see docs/language.md"
+	}
+	return f
+}
+
+// Run runs one case, with these policies. It returns why the case fails; empty: it passes.
+func (t *Tests) Run(c *Case, ps *Policies) (ds Diagnostics) {
+	var ran Diagnostics
+	if over := limited(t.opts.Limits, func() { ran = t.run(c, ps) }); over != nil {
+		return over
+	}
+	return ran
+}
+
+func (t *Tests) run(c *Case, ps *Policies) Diagnostics {
+	l := *c.from
+	l.list, l.dropped = nil, 0
+	s := l.caseScope(c)
+	happened := map[string]bool{}
+	unexpected := func(found Diagnostics) (rest Diagnostics) {
+		for _, d := range found {
+			if d.Severity != Error {
+				continue
+			}
+			is := func(name string) bool { return name == d.Code || d.In != "" && d.In == policyIn(name, d.In) }
+			i := slices.IndexFunc(c.expected, is)
+			if i < 0 {
+				rest = append(rest, d)
+				continue
+			}
+			happened[c.expected[i]] = true
+		}
+		return rest
+	}
+	cfg, found := t.load(c)
+	wrong := unexpected(found)
+	if cfg != nil {
+		p, ok := c.plan(s, cfg)
+		if !ok {
+			return append(wrong, l.sorted()...)
+		}
+		wrong = append(wrong, unexpected(ps.Judge(p, c.now).Diagnostics)...)
+		whole, _ := planValue(p, c.now)
+		s.ctx = s.ctx.NewChild()
+		s.ctx.Variables = map[string]cty.Value{"plan": whole}
+		for _, r := range c.asserts {
+			s.verified = true
+			if message, holds := s.holds(r); !holds {
+				d := s.add(codeAssert, r.condition.Expr.Range().Ptr(), "%s", message)
+				d.Values, d.Note = s.values(r.condition.Expr, s.ctx), "this does not hold"
+			}
+		}
+	}
+	for _, name := range c.expected {
+		if !happened[name] {
+			s.wrong(codeExpected, c.expects, cty.NilVal, "%s was expected, and did not happen", quote(name)).Help =
+				"a name is the code of a diagnostic, such as M1203, or the name of a policy that --policy gives"
+		}
+	}
+	return append(wrong, l.sorted()...)
+}
+
+// policyIn is how a finding names the policy of a name, if in is one of a policy.
+func policyIn(name, in string) string {
+	for _, p := range []policy{{name: name}, {name: name, perRow: true}} {
+		if p.in() == in {
+			return in
+		}
+	}
+	return ""
+}
+
+// load loads the configuration with the values of a case. Findings name its files by their paths.
+func (t *Tests) load(c *Case) (*Config, Diagnostics) {
+	if c.values == nil && t.loaded != nil {
+		return t.loaded, t.found
+	}
+	l := newLoader(t.dir, t.opts)
+	l.given = inOrder(c.values)
+	cfg := l.load()
+	ds := l.sorted()
+	for i, d := range ds {
+		if d.Range != nil && filepath.Ext(d.Range.Filename) == ".hcl" && !filepath.IsAbs(d.Range.Filename) {
+			ds[i].Range.Filename = filepath.Join(t.dir, d.Range.Filename)
+		}
+	}
+	if ds.HasErrors() {
+		return nil, ds
+	}
+	if c.values == nil {
+		t.loaded, t.found = cfg, ds
+	}
+	return cfg, ds
+}
+
+// plan compares the configuration with what the case says is there.
+func (c *Case) plan(s *scope, cfg *Config) (plan.Plan, bool) {
+	have := plan.State{Found: map[string]resource.Observed{}}
+	for path, f := range c.found {
+		o, err := f.Observed(path, cfg)
+		switch {
+		case err == nil:
+			err = resource.CheckRoot(path)
+		default:
+			err = fmt.Errorf("found %s: %w", quote(path), err)
+		}
+		if err != nil {
+			s.add(codeRun, &f.rng, "%s", err)
+			continue
+		}
+		have.Found[path] = o
+	}
+	p := plan.Diff(plan.Want{
+		Stack: cfg.Stack, Home: cfg.Home, TakeOver: cfg.TakeOver, Declared: cfg.Declared,
+	}, have)
+	p.Roots = cfg.Searched()
+	return p, !s.failed
+}
