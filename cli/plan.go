@@ -140,7 +140,11 @@ func (p *process) afterPlan(refused, unsaved error, c comparison, o planOptions)
 	switch {
 	case unsaved != nil: // it is printed as an error
 	case refused != nil:
-		notes = append(notes, fmt.Sprintf("This plan is refused: %s (%s).", refused, nextStep(refused)))
+		who := "A guard refuses"
+		if refusal(c.verdict) != nil {
+			who = "Policies refuse"
+		}
+		notes = append(notes, fmt.Sprintf("%s this plan: %s (%s).", who, refused, nextStep(refused)))
 	case o.out != "":
 		return append(notes, "Saved. To make exactly these changes, apply the file."), p.applyFile(o.out, c.saved.Servers)
 	case len(c.plan.Changes()) > 0:
@@ -296,6 +300,9 @@ func wantOf(cfg *spec.Config) plan.Want {
 // guard refuses a plan that looks like an accident, because its configuration declares nothing, or it deletes too much;
 // and one that policies deny.
 func (f planFlags) guard(cfg *spec.Config, c comparison) error {
+	if err := refusal(c.verdict); err != nil {
+		return err
+	}
 	if len(cfg.Declared) == 0 && !f.allowEmpty {
 		err := errors.New("the configuration declares nothing")
 		return &problem{errDeclined, err, "give --allow-empty if that is meant"}
@@ -304,7 +311,7 @@ func (f planFlags) guard(cfg *spec.Config, c comparison) error {
 		err := fmt.Errorf("the plan deletes %s, more than --max-delete %d", plan.DeletionsText(rows), f.maxDelete)
 		return &problem{errDeclined, err, fmt.Sprintf("give --max-delete %d if that is meant", len(plan.Deletions(rows)))}
 	}
-	return refusal(c.verdict)
+	return nil
 }
 
 // globs are the patterns of --only, --skip and status: * matches any characters, ? matches one. Brackets match

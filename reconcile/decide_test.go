@@ -113,7 +113,8 @@ func TestChoose(t *testing.T) {
 	}
 	unread := p
 	unread.Unindexed = "no permission"
-	if c := rules.choose(unread, kept, m, "", nil, later); chosen(c)["gone"] != "not all roots of the stack could be read" {
+	c = rules.choose(unread, kept, m, "", nil, later)
+	if chosen(c)["gone"] != "not all roots of the stack could be read" {
 		t.Errorf("without the index: %v", chosen(c))
 	}
 	kept.Deleted = []time.Time{now, now}
@@ -149,5 +150,50 @@ func TestRetriesComeMoreRarely(t *testing.T) {
 	}
 	if m.ended("/r/a", false, now); len(m.tries) != 0 {
 		t.Error("a change that was made is tried again")
+	}
+}
+
+// TestPolicies: a row that they deny waits, and is judged again later; of a plan that they deny only repairs are made.
+// They see what could be done, and not what waits for something else.
+func TestPolicies(t *testing.T) {
+	now := time.Now()
+	rules := Rules{Allow: DefaultAllow(), MaxDelete: 2, MaxReplace: 2}
+	p := plan.Plan{Stack: stack, Rows: []plan.Row{
+		rowOf("bad", plan.NotThere), rowOf("damaged", plan.IsDamaged), rowOf("gone", plan.Undeclared),
+		rowOf("good", plan.NotThere), rowOf("same", plan.Equal),
+	}}
+	const waits = "it is a delete, which --allow does not name"
+	for name, c := range map[string]struct {
+		most int // rows that may change
+		want map[string]string
+	}{
+		"a row": {2, map[string]string{"bad": "a bad row", "damaged": "done", "good": "done", "gone": waits}},
+		"the plan": {1, map[string]string{
+			"bad": "a bad row", "damaged": "done", "good": "too many", "gone": waits,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var seen []int
+			judge := func(p plan.Plan) (all string, rows map[string]string) {
+				rows = map[string]string{}
+				for _, r := range p.Changes() {
+					if r.Name() == "bad" {
+						rows[r.Path] = "a bad row"
+					}
+				}
+				seen = append(seen, len(p.Rows))
+				if len(p.Changes()) > c.most {
+					all = "too many"
+				}
+				return all, rows
+			}
+			got := rules.choose(p, &znode.Reconcile{}, newMemory(), "", judge, now)
+			if d := cmp.Diff(c.want, chosen(got)); d != "" || !got.again.Equal(now.Add(judgeEvery)) {
+				t.Errorf("again at %s (-want +got):\n%s", got.again, d)
+			}
+			if fmt.Sprint(seen) != "[4 3]" { // without gone, then without bad
+				t.Errorf("the policies saw %v rows", seen)
+			}
+		})
 	}
 }

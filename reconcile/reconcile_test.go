@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
 	"muster/sim/rig"
@@ -387,4 +388,27 @@ func TestAFailingRowDelaysNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	rig.Await(t, "b", func() bool { return e.barrier("b") == 3*time.Minute })
+}
+
+// TestPoliciesOfTheFiles: a denied row waits while others go on, and comes when other policies are read.
+func TestPoliciesOfTheFiles(t *testing.T) {
+	t.Parallel()
+	e := newEstate(t, "a", "b")
+	policies := func(name string) {
+		c := e.want("a", "b")
+		c.Policies = name
+		c.Judge = func(plan.Plan) (string, map[string]string) {
+			return "", map[string]string{e.path(name): "denied by " + name}
+		}
+		e.load(func() (*Configuration, error) { return c, nil })
+	}
+	policies("a")
+	r := e.start()
+	r.waits(e.path("a"), "denied by a")
+	rig.Await(t, "b", func() bool { return e.there("b") })
+	if e.there("a") {
+		t.Error("a denied job is there")
+	}
+	policies("nothing")
+	rig.Await(t, "a", func() bool { return e.there("a") })
 }

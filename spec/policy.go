@@ -39,10 +39,12 @@ type policy struct {
 	from       *loader // of its file
 }
 
+const rowPolicy = "row_policy"
+
 // in is how findings call p.
 func (p policy) in() string {
 	if p.perRow {
-		return "row_policy " + quote(p.name)
+		return rowPolicy + " " + quote(p.name)
 	}
 	return "policy " + quote(p.name)
 }
@@ -71,11 +73,14 @@ func loadPolicies(paths []string) (*Policies, Diagnostics) {
 		l := newLoader("", Options{})
 		l.funcs = pureFunctions()
 		l.sources = sources
-		l.readTopLevel(l.suffixed(path, policySuffix, "policies"), schema{blocks: []blockType{
-			{name: "policy", label: "name"}, {name: "row_policy", label: "name"}, {name: "locals"},
+		files := slices.DeleteFunc(l.suffixed(path, policySuffix, "policies"), func(name string) bool {
+			return sources[name] != nil // it was named before
+		})
+		l.readTopLevel(files, schema{blocks: []blockType{
+			{name: "policy", label: "name"}, {name: rowPolicy, label: "name"}, {name: "locals"},
 		}})
 		l.settleLocals()
-		for _, b := range slices.Concat(l.blocks["policy"], l.blocks["row_policy"]) {
+		for _, b := range slices.Concat(l.blocks["policy"], l.blocks[rowPolicy]) {
 			name := b.Labels[0]
 			if at, twice := first[name]; twice {
 				d := l.add(codePolicy, &b.LabelRanges[0], "policy %s is declared twice", quote(name))
@@ -98,7 +103,7 @@ func loadPolicies(paths []string) (*Policies, Diagnostics) {
 }
 
 func (l *loader) readPolicy(b *hcl.Block) policy {
-	p := policy{name: b.Labels[0], perRow: b.Type == "row_policy", from: l}
+	p := policy{name: b.Labels[0], perRow: b.Type == rowPolicy, from: l}
 	s := l.policyScope(p)
 	if strings.TrimSpace(p.name) == "" || len(p.name) > maxPolicyName {
 		s.add(codePolicy, &b.LabelRanges[0], "the name of a policy has 1 to %d bytes", maxPolicyName)
@@ -328,7 +333,7 @@ func (l *loader) suffixed(path, suffix, what string) []string {
 			fmt.Sprintf("name a *%s file, or a directory of some", suffix)
 		return nil
 	case !info.IsDir():
-		return []string{path}
+		return []string{filepath.Clean(path)}
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {

@@ -482,7 +482,7 @@ func collection(v cty.Value) string {
 		}
 		b.WriteString(render(e))
 		if b.Len() > maxShown {
-			return fmt.Sprintf("a %s of %d", typeName(ty), n)
+			return fmt.Sprintf("%s of %d", aTypeName(v), n)
 		}
 	}
 	switch {

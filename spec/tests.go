@@ -1,8 +1,8 @@
 package spec
 
 import (
-	"fmt"
-	"maps"
+		"maps"
+	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -13,6 +13,7 @@ import (
 
 	"muster/plan"
 	"muster/resource"
+	"muster/text"
 )
 
 // Tests are the cases of the *.test.hcl files of a configuration: what it would do, with values for its variables, if
@@ -87,10 +88,10 @@ func (l *loader) readCase(b *hcl.Block) *Case {
 	}})
 	c.expects = body.args["expect_failures"]
 	c.expected, _ = constant.texts(c.expects, func(string, *hcl.Attribute) bool { return true })
-	if text, ok := constant.text(body.args["now"]); ok {
-		now, err := time.Parse(time.RFC3339, text)
+	if when, ok := constant.text(body.args["now"]); ok {
+		now, err := time.Parse(time.RFC3339, when)
 		if err != nil {
-			constant.wrong(codeRun, body.args["now"], cty.StringVal(text), "now is no time as in RFC 3339").Help =
+			constant.wrong(codeRun, body.args["now"], cty.StringVal(when), "now is no time as in RFC 3339").Help =
 				`write it as "2026-12-24T09:00:00Z"`
 		}
 		c.now = now
@@ -114,7 +115,8 @@ func (l *loader) readCase(b *hcl.Block) *Case {
 			c.found[inner.Labels[0]] = foundAt{constant.found(inner), inner.DefRange}
 		}
 	}
-	if len(c.asserts) == 0 && len(c.expected) == 0 {
+	asserts := func(b *hcl.Block) bool { return b.Type == "assert" }
+	if body.ok && !slices.ContainsFunc(body.blocks, asserts) && c.expects == nil {
 		s.add(codeRun, &b.DefRange, "run %s asserts nothing", quote(c.Name)).Help =
 			"add an assert block, or expect_failures"
 	}
@@ -247,19 +249,19 @@ func (t *Tests) load(c *Case) (*Config, Diagnostics) {
 // plan compares the configuration with what the case says is there.
 func (c *Case) plan(s *scope, cfg *Config) (plan.Plan, bool) {
 	have := plan.State{Found: map[string]resource.Observed{}}
-	for path, f := range c.found {
-		o, err := f.Observed(path, cfg)
-		switch {
-		case err == nil:
-			err = resource.CheckRoot(path)
-		default:
-			err = fmt.Errorf("found %s: %w", quote(path), err)
-		}
-		if err != nil {
-			s.add(codeRun, &f.rng, "%s", err)
+	for _, at := range sortedKeys(c.found) {
+		f := c.found[at]
+		if !slices.Contains(cfg.Searched(), path.Dir(at)) {
+			s.add(codeRun, &f.rng, "found %s: a plan never sees that", quote(at)).Help =
+				"it looks below " + text.List(cfg.Searched(), 8) + ": see roots in the muster block"
 			continue
 		}
-		have.Found[path] = o
+		o, err := f.Observed(at, cfg)
+		if err != nil {
+			s.add(codeRun, &f.rng, "found %s: %s", quote(at), err)
+			continue
+		}
+		have.Found[at] = o
 	}
 	p := plan.Diff(plan.Want{
 		Stack: cfg.Stack, Home: cfg.Home, TakeOver: cfg.TakeOver, Declared: cfg.Declared,

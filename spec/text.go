@@ -91,6 +91,9 @@ func (p *printer) diagnostic(d Diagnostic) {
 		if strings.Contains(d.Address, "[") { // one instance of several
 			in = ", in " + text.Escape(d.Address)
 		}
+		if strings.HasPrefix(d.In, rowPolicy) {
+			in = ", in " + text.Escape(d.In) + ", of " + text.Escape(d.Address)
+		}
 		p.place("-->", gutter, *d.Range, d.Snippet, in, tone, '^', d.Note)
 	}
 	bar := strings.Repeat(" ", gutter+1)
