@@ -171,7 +171,7 @@ func (s *scope) rule(b *hcl.Block) (r rule, ok bool) {
 	c := s.content(b.Body, schema{args: names})
 	for _, name := range names {
 		if c.args[name] == nil && c.ok {
-			s.add(codeMissing, &b.DefRange, "a %s block needs the argument %s", b.Type, name)
+			s.add(codeMissing, &b.DefRange, "%s block needs the argument %s", withArticle(b.Type), name)
 		}
 	}
 	r = rule{c.args["condition"], c.args["error_message"]}

@@ -18,9 +18,9 @@ import (
 // Found says what stands at a path in ZooKeeper, for tests of configurations. A fact that is left out has its default:
 // nothing said is a job that was applied as it is declared and that nobody has joined.
 type Found struct {
-	// Record holds the fields of the recorded job, group or queue that differ from the declaration: {workers: 8, timeouts:
-	// {stale: 2m}}; null takes a part out. If it has labels, it has all of them. What is not declared has the defaults, and
-	// a job needs workers.
+	// Record holds the fields of the recorded job, group or queue that differ from the declaration: {workers: 8,
+	// timeouts: {stale: 2m}}; null takes a part out. If it has labels, it has all of them. What is not declared has the
+	// defaults, and a job needs workers.
 	Record     map[string]any `json:"record"`
 	Kind       string         `json:"kind"`  // of what is not declared: job, group or queue; default: job
 	Stack      string         `json:"stack"` // that owns it; default: that of the configuration

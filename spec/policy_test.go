@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/job"
+	"muster/text"
 )
 
 var friday = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
@@ -36,7 +36,7 @@ func planOf(t testing.TB) plan.Plan {
 	was.Timeouts.Barrier = resource.Duration(time.Minute)
 	have := plan.State{Found: map[string]resource.Observed{}}
 	for _, d := range []resource.Declaration{was, one("gone"), g} {
-		r := &resource.Record{Stack: "etl-prod", Home: resource.DefaultHome, State: resource.StateOpen, Generation: "4f"}
+		r := &resource.Record{Stack: "etl-prod", Home: resource.DefaultHome, State: resource.StateOpen}
 		if err := r.Declare(d); err != nil {
 			t.Fatal(err)
 		}
@@ -48,10 +48,10 @@ func planOf(t testing.TB) plan.Plan {
 }
 
 // policiesOf writes a file of policies and loads it.
-func policiesOf(t testing.TB, text string) (*Policies, Diagnostics) {
+func policiesOf(t testing.TB, body string) (*Policies, Diagnostics) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "x.policy.hcl")
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(body), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return LoadPolicies([]string{file})
@@ -77,103 +77,196 @@ func TestWhatPoliciesSee(t *testing.T) {
 		`formatdate("YYYY", timeadd(plan.now, "24h")) == "2026" && timecmp(plan.now, "2026-11-27T13:00:00+01:00") == 0`,
 	} {
 		for _, negated := range []bool{false, true} {
-			text := condition
+			expr := condition
 			if negated {
-				text = "!(" + condition + ")"
+				expr = "!(" + condition + ")"
 			}
-			ps, ds := policiesOf(t, fmt.Sprintf("policy \"p\" {\n enforce {\n condition = %s\n error_message = \"no\"\n}\n}", text))
+			ps, ds := policiesOf(t, `policy "p" {
+				enforce {
+					condition     = `+expr+`
+					error_message = "no"
+				}
+			}`)
 			if ds.HasErrors() {
-				t.Fatalf("%s: %v", text, ds)
+				t.Fatalf("%s: %v", expr, ds)
+			}
+			want := ""
+			if negated {
+				want = codePolicyDenies + " no"
 			}
 			v := ps.Judge(planOf(t), friday)
-			if denied := v.Denied != ""; denied != negated || len(v.Diagnostics) > 0 && v.Diagnostics[0].Code != codePolicyDenies {
-				t.Errorf("%s: %+v", text, v)
+			if got := summaries(v.Diagnostics); got != want || (v.Denied != "") != negated {
+				t.Errorf("%s: %s", expr, got)
 			}
 		}
 	}
 }
 
-// TestVerdicts: who is denied, and why. What cannot be evaluated is denied.
-func TestVerdicts(t *testing.T) {
-	const enforce = "enforce {\n condition = false\n error_message = \"no ${row.address}\"\n}\n"
-	for name, c := range map[string]struct {
-		text  string
-		rows  []string // that are denied
-		codes []string
-	}{
-		"changes only": {"row_policy \"p\" {\n" + enforce + "}", []string{"/jobs/a", "/jobs/b", "/jobs/gone"}, []string{"M2101"}},
-		"operations":   {"row_policy \"p\" {\n operations = [\"delete\"]\n" + enforce + "}", []string{"/jobs/gone"}, []string{"M2101"}},
-		"a filter": {
-			"row_policy \"p\" {\n filter = row.before != null\n" + enforce + "}", []string{"/jobs/b", "/jobs/gone"}, []string{"M2101"},
-		},
-		"a filter that fails": {
-			"row_policy \"p\" {\n filter = row.before.workers > 9\n" + enforce + "}", []string{"/jobs/a"}, []string{"M1506"},
-		},
-		"a filter that is null": {
-			"row_policy \"p\" {\n filter = row.before == null ? null : false\n" + enforce + "}", []string{"/jobs/a"}, []string{"M1216"},
-		},
-		"a condition that fails": {
-			"row_policy \"p\" {\n enforce {\n condition = row.labels.tier == \"x\"\n error_message = \"no\"\n}\n}",
-			[]string{"/jobs/a", "/jobs/b", "/jobs/gone"}, []string{"M1506"},
-		},
-		"the second enforce": {
-			"row_policy \"p\" {\n enforce {\n condition = true\n error_message = \"no\"\n}\n" + enforce + "}",
-			[]string{"/jobs/a", "/jobs/b", "/jobs/gone"}, []string{"M2101"},
-		},
-		"advice":      {"row_policy \"p\" {\n enforcement_level = \"advisory\"\n" + enforce + "}", nil, []string{"M2101"}},
-		"not failing": {"row_policy \"p\" {\n filter = false\n" + enforce + "}", nil, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ps, ds := policiesOf(t, c.text)
-			if ds.HasErrors() {
-				t.Fatal(ds)
-			}
-			v := ps.Judge(planOf(t), friday)
-			var codes []string
-			for _, d := range v.Diagnostics {
-				codes = append(codes, d.Code)
-				if (d.Severity == Warning) != (name == "advice") || d.In != `row_policy "p"` {
-					t.Errorf("%+v", d)
-				}
-			}
-			if d := cmp.Diff(c.rows, sortedKeys(v.Rows)); d != "" {
-				t.Errorf("denied rows (-want +got):\n%s", d)
-			}
-			if d := cmp.Diff(c.codes, slices.Compact(codes)); d != "" {
-				t.Errorf("codes (-want +got):\n%s", d)
-			}
-			if (v.Err() != nil) != (len(c.rows) > 0) {
-				t.Errorf("the error is %v", v.Err())
-			}
-		})
+// casesOf cuts a text at the lines of three dashes. What follows the first line of a case is HCL.
+func casesOf(cases string) (all [][2]string) {
+	for one := range strings.SplitSeq(strings.TrimSpace(cases), "\n---\n") {
+		first, hcl, _ := strings.Cut(one, "\n")
+		all = append(all, [2]string{first, strings.NewReplacer(
+			"ENFORCE", "enforce {\n condition = false\n error_message = \"no\"\n}",
+			"ASSERT", "assert {\n condition = true\n error_message = \"no\"\n}",
+		).Replace(hcl)})
 	}
+	return all
+}
+
+// TestVerdicts: which rows are denied, and by which codes. What cannot be evaluated is denied.
+func TestVerdicts(t *testing.T) {
+	for _, c := range casesOf(`
+/jobs/a /jobs/b /jobs/gone M2101
+ENFORCE
+---
+/jobs/gone M2101
+operations = ["delete"]
+ENFORCE
+---
+/jobs/b /jobs/gone M2101
+filter = row.before != null
+ENFORCE
+---
+/jobs/a M1506
+filter = row.before.workers > 9
+ENFORCE
+---
+/jobs/a M1216
+filter = row.before == null ? null : false
+ENFORCE
+---
+/jobs/a /jobs/b /jobs/gone M1506
+enforce {
+  condition     = row.labels.tier == "x"
+  error_message = "no"
+}
+---
+/jobs/a /jobs/b /jobs/gone M2101
+enforce {
+  condition     = true
+  error_message = "no"
+}
+ENFORCE
+---
+M2101
+enforcement_level = "advisory"
+ENFORCE
+---
+
+filter = false
+ENFORCE
+`) {
+		ps, ds := policiesOf(t, "row_policy \"p\" {\n"+c[1]+"\n}")
+		if ds.HasErrors() {
+			t.Fatal(ds)
+		}
+		v := ps.Judge(planOf(t), friday)
+		advice := strings.Contains(c[1], "advisory")
+		var codes []string
+		for _, d := range v.Diagnostics {
+			codes = append(codes, d.Code)
+			if (d.Severity == Warning) != advice || d.In != `row_policy "p"` {
+				t.Errorf("%+v", d)
+			}
+		}
+		got := strings.Join(append(sortedKeys(v.Rows), slices.Compact(codes)...), " ")
+		if d := cmp.Diff(c[0], got); d != "" {
+			t.Errorf("%s: rows and codes (-want +got):\n%s", c[1], d)
+		}
+		if (v.Err() != nil) != (len(v.Rows) > 0) {
+			t.Errorf("the error is %v", v.Err())
+		}
+	}
+}
+
+// summaries lists findings by code and summary.
+func summaries(ds Diagnostics) string {
+	return strings.Join(text.Each(ds, func(d Diagnostic) string { return d.Code + " " + d.Summary }), "\n")
 }
 
 // TestPoliciesThatAreRefused when they are loaded: a slip is found before a plan meets it.
 func TestPoliciesThatAreRefused(t *testing.T) {
-	const enforce = "enforce {\n condition = true\n error_message = \"no\"\n}\n"
-	for text, want := range map[string]string{
-		"policy \"p\" {}": "M1303 policy \"p\" has no enforce block",
-		"policy \"p\" {\n" + enforce + "}\npolicy \"p\" {\n" + enforce + "}":        "M2102 policy \"p\" is declared twice",
-		"policy \"\" {\n" + enforce + "}":                                           "M2102 the name of a policy has 1 to 200 bytes",
-		"row_policy \"p\" {\n operations = [\"destroy\"]\n" + enforce + "}":         "M2102 \"destroy\" is no operation",
-		"policy \"p\" {\n operations = [\"delete\"]\n" + enforce + "}":              `M1302 there is no argument "operations" in policy "p"`,
-		"policy \"p\" {\n enforcement_level = \"soft\"\n" + enforce + "}":           "M1205 enforcement_level",
-		"policy \"p\" {\n filter = row.live > 0\n" + enforce + "}":                  `M1501 nothing is called "row"`,
-		"policy \"p\" {\n filter = plan.rwos == 1\n" + enforce + "}":                `M1501 plan has no attribute "rwos"`,
-		"policy \"p\" {\n filter = var.x\n" + enforce + "}":                         "M1501 var cannot be used here",
-		"policy \"p\" {\n filter = fileexists(\"x\")\n" + enforce + "}":             `M1503 there is no function "fileexists"`,
-		"policy \"p\" {\n enforce {\n condition = true\n}\n}":                       "M1303 a enforce block needs the argument error_message",
-		"job \"p\" {\n workers = 4\n}":                                              `M1301 there is no block "job"`,
-		"locals {\n a = local.b\n b = local.a\n}\npolicy \"p\" {\n" + enforce + "}": "M1507",
-	} {
-		_, ds := policiesOf(t, text)
-		var got bytes.Buffer
-		for _, d := range ds {
-			fmt.Fprintf(&got, "%s %s\n", d.Code, d.Summary)
-		}
-		if !strings.HasPrefix(got.String(), want) {
-			t.Errorf("%s\ngot  %swant %s", text, got.String(), want)
+	for _, c := range casesOf(`
+M1303 policy "p" has no enforce block
+policy "p" {}
+---
+M2102 policy "p" is declared twice
+policy "p" {
+  ENFORCE
+}
+row_policy "p" {
+  ENFORCE
+}
+---
+M2102 the name of a policy has 1 to 200 bytes
+policy "" {
+  ENFORCE
+}
+---
+M2102 "destroy" is no operation
+row_policy "p" {
+  operations = ["destroy"]
+  ENFORCE
+}
+---
+M1302 there is no argument "operations" in policy "p"
+policy "p" {
+  operations = ["delete"]
+  ENFORCE
+}
+---
+M1205 enforcement_level
+policy "p" {
+  enforcement_level = "soft"
+  ENFORCE
+}
+---
+M1501 nothing is called "row"
+policy "p" {
+  filter = row.live > 0
+  ENFORCE
+}
+---
+M1501 plan has no attribute "rwos"
+policy "p" {
+  filter = plan.rwos == 1
+  ENFORCE
+}
+---
+M1501 var cannot be used here
+policy "p" {
+  filter = var.x
+  ENFORCE
+}
+---
+M1503 there is no function "fileexists"
+policy "p" {
+  filter = fileexists("x")
+  ENFORCE
+}
+---
+M1303 an enforce block needs the argument error_message
+policy "p" {
+  enforce {
+    condition = true
+  }
+}
+---
+M1301 there is no block "job"
+job "p" {
+  workers = 4
+}
+---
+M1507
+locals {
+  a = local.b
+  b = local.a
+}
+`) {
+		_, ds := policiesOf(t, c[1])
+		if got := summaries(ds); !strings.HasPrefix(got, c[0]) {
+			t.Errorf("%s\ngot  %s\nwant %s", c[1], got, c[0])
 		}
 	}
 }
@@ -272,47 +365,142 @@ func BenchmarkTests(b *testing.B) {
 
 // TestTestsThatAreRefused, when they are read or when they run.
 func TestTestsThatAreRefused(t *testing.T) {
-	const assert = "assert {\n condition = true\n error_message = \"no\"\n}\n"
-	for text, want := range map[string]string{
-		"":             "M1002",
-		"run \"r\" {}": `M2203 run "r" asserts nothing`,
-		"run \"r\" {\n" + assert + "}\nrun \"r\" {\n" + assert + "}":                           `M2203 run "r" is declared twice`,
-		"run \"r\" {\n now = \"tomorrow\"\n" + assert + "}":                                    "M2203 now is no time",
-		"run \"r\" {\n found \"/jobs/a\" {\n lvie = 1\n}\n" + assert + "}":                     `M2203 found "/jobs/a": json: unknown field "lvie"`,
-		"run \"r\" {\n found \"/jobs/a\" {\n live = \"x\"\n}\n" + assert + "}":                 `M2203 found "/jobs/a": live does not fit`,
-		"run \"r\" {\n found \"/jobs/b\" {\n}\n" + assert + "}":                                `M2203 found "/jobs/b": record: workers: 0 is not`,
-		"run \"r\" {\n found \"/elsewhere/a\" {\n}\n" + assert + "}":                           `M2203 found "/elsewhere/a": a plan never sees that`,
-		"run \"r\" {\n found \"/jobs/a\" {\n record = { wokers = 1 }\n}\n" + assert + "}":      `M2203 found "/jobs/a": record: unknown field "wokers"`,
-		"run \"r\" {\n variables {\n x = 1\n}\n" + assert + "}":                                `M1406 there is no variable "x"`,
-		"run \"r\" {\n variables {\n workers = \"x\"\n}\n" + assert + "}":                      "M1203",
-		"run \"r\" {\n assert {\n condition = plan.row == 1\n error_message = \"no\"\n}\n}":    `M1501 plan has no attribute "row"`,
-		"run \"r\" {\n assert {\n condition = row.live == 1\n error_message = \"no\"\n}\n}":    `M1501 nothing is called "row"`,
-		"run \"r\" {\n assert {\n condition = plan.rows.x == 1\n error_message = \"no\"\n}\n}": "M1506",
-		"run \"r\" {\n assert {\n condition = false\n error_message = \"no\"\n}\n}":            "M2201 no",
-		"run \"r\" {\n expect_failures = [\"M1203\"]\n}":                                       `M2202 "M1203" was expected, and did not happen`,
-		"run \"r\" {\n variables {\n workers = 0\n}\n" + assert + "}":                          "M1203",
-		"job \"a\" {\n workers = 1\n}":                                                         `M1301 there is no block "job"`,
-	} {
+	for _, c := range casesOf(`
+M2203 run "r" asserts nothing
+run "r" {}
+---
+M2203 run "r" is declared twice
+run "r" {
+  ASSERT
+}
+run "r" {
+  ASSERT
+}
+---
+M2203 now is no time
+run "r" {
+  now = "tomorrow"
+  ASSERT
+}
+---
+M2203 found "/jobs/a": json: unknown field "lvie"
+run "r" {
+  found "/jobs/a" {
+    lvie = 1
+  }
+  ASSERT
+}
+---
+M2203 found "/jobs/a": live does not fit
+run "r" {
+  found "/jobs/a" {
+    live = "x"
+  }
+  ASSERT
+}
+---
+M2203 found "/jobs/b": record: workers: 0 is not
+run "r" {
+  found "/jobs/b" {
+  }
+  ASSERT
+}
+---
+M2203 found "/elsewhere/a": a plan never sees that
+run "r" {
+  found "/elsewhere/a" {
+  }
+  ASSERT
+}
+---
+M2203 found "/jobs/a": record: unknown field "wokers"
+run "r" {
+  found "/jobs/a" {
+    record = { wokers = 1 }
+  }
+  ASSERT
+}
+---
+M1406 there is no variable "x"
+run "r" {
+  variables {
+    x = 1
+  }
+  ASSERT
+}
+---
+M1203
+run "r" {
+  variables {
+    workers = 0
+  }
+  ASSERT
+}
+---
+M1501 plan has no attribute "row"
+run "r" {
+  assert {
+    condition     = plan.row == 1
+    error_message = "no"
+  }
+}
+---
+M1501 nothing is called "row"
+run "r" {
+  assert {
+    condition     = row.live == 1
+    error_message = "no"
+  }
+}
+---
+M1506
+run "r" {
+  assert {
+    condition     = plan.rows.x == 1
+    error_message = "no"
+  }
+}
+---
+M2201 no
+run "r" {
+  assert {
+    condition     = false
+    error_message = "no"
+  }
+}
+---
+M2202 "M1203" was expected, and did not happen
+run "r" {
+  expect_failures = ["M1203"]
+}
+---
+M1301 there is no block "job"
+job "a" {
+  workers = 1
+}
+`) {
 		dir := t.TempDir()
-		write := func(name, text string) {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		for name, body := range map[string]string{"x.test.hcl": c[1], "main.hcl": `
+variable "workers" {
+  default = 4
+}
+muster {
+  stack = "etl"
+}
+job "a" {
+  root    = "/jobs"
+  workers = var.workers
+}`} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(body), 0o644); err != nil {
 				t.Fatal(err)
 			}
-		}
-		write("main.hcl", "variable \"workers\" {\n default = 4\n}\nmuster {\n stack = \"etl\"\n}\njob \"a\" {\n root = \"/jobs\"\n workers = var.workers\n}")
-		if text != "" {
-			write("x.test.hcl", text)
 		}
 		tests, ds := LoadTests(dir, Options{})
 		if !ds.HasErrors() {
 			ds = tests.Run(tests.Cases[0], nil)
 		}
-		got := ""
-		for _, d := range ds {
-			got += d.Code + " " + d.Summary + "\n"
-		}
-		if !strings.HasPrefix(got, want) {
-			t.Errorf("%s\ngot  %swant %s", text, got, want)
+		if got := summaries(ds); !strings.HasPrefix(got, c[0]) {
+			t.Errorf("%s\ngot  %s\nwant %s", c[1], got, c[0])
 		}
 	}
 }

@@ -514,9 +514,12 @@ func aTypeName(v cty.Value) string {
 	if v.IsNull() {
 		return "null"
 	}
-	k := typeName(v.Type())
-	if strings.ContainsRune("aeiou", rune(k[0])) {
-		return "an " + k
+	return withArticle(typeName(v.Type()))
+}
+
+func withArticle(noun string) string {
+	if strings.ContainsRune("aeiou", rune(noun[0])) {
+		return "an " + noun
 	}
-	return "a " + k
+	return "a " + noun
 }

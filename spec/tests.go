@@ -1,7 +1,7 @@
 package spec
 
 import (
-		"maps"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"

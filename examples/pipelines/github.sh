@@ -164,7 +164,7 @@ make_plan() {
 	case $code in
 	0 | 2 | 3) check_plan ;;
 	7)
-		tell "No plan was saved: it deletes too much, or declares nothing" \
+		tell "No plan was saved: a policy denies it, it deletes too much, or declares nothing" \
 			"If so many deletes are meant: $by_hand -f max_delete=N"
 		exit 7
 		;;
