@@ -193,7 +193,7 @@ func (r Rules) choose(
 		case word == "":
 			w.Why = "only an apply does this: " + row.Because()
 		case hold != nil:
-			w.Held, w.Why = true, holdText(*hold)
+			w.Held, w.Why = true, hold.String()
 			w.Next = "muster resume --stack " + text.ShellWord(p.Stack) + " " + text.ShellWord(row.Name())
 			c.wake(hold.Until)
 		case superseded != "" && word != Repair:
@@ -292,20 +292,6 @@ func (r Rules) guard(word Word, kept *znode.Reconcile) (most, counted int) {
 		return r.MaxReplace, len(kept.Replaced)
 	}
 	return -1, 0
-}
-
-// holdText says why something is held.
-func holdText(h znode.Hold) string {
-	s := map[znode.Why]string{
-		znode.Paused: "paused by " + h.By, znode.Terminating: h.By + " terminates it",
-		znode.Terminated: h.By + " has terminated it",
-		znode.Contested:  "it was changed " + text.Count(contestedAfter, "time") + " within an hour: somebody undoes it",
-	}[h.Why]
-	s += " since " + h.Since.UTC().Format(time.DateTime)
-	if h.Because != "" {
-		s += ": " + h.Because
-	}
-	return s
 }
 
 // terminatedEnds lists the paths whose termination a person has ended by an apply: what was terminated is there again.

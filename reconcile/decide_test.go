@@ -97,7 +97,7 @@ func TestChoose(t *testing.T) {
 	c := rules.choose(p, kept, m, "", nil, now)
 	want := map[string]string{
 		"new": "done", "gone": "done", "failed": "it is tried again at 12:00:02",
-		"held":  "paused by ann since 2026-07-01 12:00:00",
+		"held":  "paused by ann since 2026-07-01 12:00:00, until 2026-07-01 12:01:00",
 		"stale": "its members may come back until 12:10:00",
 	}
 	if d := cmp.Diff(want, chosen(c)); d != "" || !c.again.Equal(now.Add(2*time.Second)) {

@@ -189,7 +189,7 @@ func TestTerminatedStaysSo(t *testing.T) {
 		if err := e.store.Terminate(t.Context(), e.path(name), rig.Patience, nil); err != nil {
 			t.Fatal(err)
 		}
-		r.waits(e.path(name), "ann@desk has terminated it")
+		r.waits(e.path(name), "terminated by ann@desk")
 	}
 	r.settles(e)
 	if e.there("a") || e.there("b") {

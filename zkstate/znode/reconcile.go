@@ -85,6 +85,21 @@ const (
 	maxBecauseOne = 256 // bytes
 )
 
+// String says for people why h holds: "paused by ann since 2026-07-01 12:00:00, until 2026-07-01 13:00:00: because".
+func (h Hold) String() string {
+	s := fmt.Sprintf("%s by %s since %s", h.Why, h.By, h.Since.UTC().Format(time.DateTime))
+	if h.Why == Contested {
+		s = "it was changed too often, and somebody undoes it, since " + h.Since.UTC().Format(time.DateTime)
+	}
+	if !h.Until.IsZero() {
+		s += ", until " + h.Until.UTC().Format(time.DateTime)
+	}
+	if h.Because != "" {
+		s += ": " + h.Because
+	}
+	return s
+}
+
 // Is reports whether h holds at a time.
 func (h *Hold) Is(now time.Time) bool { return h != nil && (h.Until.IsZero() || now.Before(h.Until)) }
 
@@ -111,14 +126,7 @@ func (r *Reconcile) Lines(found []history.Found, now time.Time) (lines []string)
 		if !h.Is(now) {
 			return
 		}
-		line := fmt.Sprintf("%s: %s by %s at %s", what, h.Why, h.By, h.Since.UTC().Format(time.DateTime))
-		if !h.Until.IsZero() {
-			line += ", until " + h.Until.UTC().Format(time.DateTime)
-		}
-		if h.Because != "" {
-			line += ": " + h.Because
-		}
-		lines = append(lines, line)
+		lines = append(lines, what+": "+h.String())
 	}
 	if r.All != nil {
 		add("all", *r.All)

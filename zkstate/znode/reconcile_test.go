@@ -120,7 +120,7 @@ func TestLeftAs(t *testing.T) {
 	lines := (&Reconcile{Config: "c", All: &Hold{Why: Paused, By: "ann", Since: noon}}).Lines(
 		[]history.Found{entry(9, 0, "p", 1)}, noon)
 	want := []string{
-		"all: paused by ann at 2026-07-01 12:00:00",
+		"all: paused by ann since 2026-07-01 12:00:00",
 		"all as  has applied it at 0001-01-01 00:00:00, but for repairs, until the files change",
 	}
 	if d := cmp.Diff(want, lines); d != "" {
