@@ -38,7 +38,7 @@ read. With --policy the policies judge these plans too.`,
 	o.vars.addTo(cmd.Flags())
 	o.policy.addTo(cmd)
 	cmd.Flags().StringVar(&o.run, "run", "", "run only what fits `REGEX`")
-	cmd.Flags().StringVar(&o.report, "report", "", "also write a report, `junit=PATH`")
+	cmd.Flags().StringVar(&o.report, "report", "", "also write a report: junit=`PATH`")
 	cmd.ValidArgsFunction = completeConfig
 	return cmd
 }

@@ -68,8 +68,7 @@ func helpRoot(w io.Writer, root *cobra.Command) {
 	}
 	fmt.Fprint(w, `
 One command:          muster COMMAND --help
-Inside a command:     muster help inside
-Flags of all:         muster help flags
+Inside one, or flags: muster help inside, muster help flags
 `)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -57,6 +58,9 @@ type Found struct {
 	Companions []string `json:"companions"` // of a classic job: full paths
 }
 
+// maxCounted is how many of a thing a test may say there are.
+const maxCounted = 1_000_000
+
 // FoundResults is how the runs of the cron of a section went: "cron.report".
 type FoundResults struct {
 	Section string `json:"section"`
@@ -68,9 +72,18 @@ func DecodeFound(body []byte) (f Found, err error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err = dec.Decode(&f); err != nil {
-		err = resource.PlainJSON(err)
+		return f, errors.New(strings.TrimPrefix(resource.PlainJSON(err).Error(), "json: "))
 	}
-	return f, err
+	q := f.Queue
+	for _, n := range []int{
+		f.Joined, f.Done, f.Live, f.Held, f.Paused,
+		q.Executors, q.Watchers, q.Batches, q.Waiting, q.Completed, q.Lost, q.Failed,
+	} {
+		if n < 0 || n > maxCounted {
+			return f, fmt.Errorf("%d is not between 0 and %d", n, maxCounted)
+		}
+	}
+	return f, nil
 }
 
 // Observed is what a reader finds at a path, if f is there and c was applied.

@@ -125,6 +125,12 @@ func TestValues(t *testing.T) {
 		`timecmp("2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00")`:           "0",
 		`timecmp("2026-01-01T00:00:00Z", timeadd("2026-01-01T00:00:00Z", "1s"))`: "-1",
 		`formatdate("YYYY-MM-DD", "2026-01-01T00:00:00Z")`:                       "2026-01-01",
+		`timecmp(timeadd("2026-01-01T00:00:00Z", "1h"), "2026-01-01T00:00:00Z")`: "1",
+		`timeadd("2026-01-01T00:00:00Z", "-90m")`:                                "2025-12-31T22:30:00Z",
+		`can(seconds("1 day")) ? "yes" : "no"`:                                   "no",
+		`can(timecmp("today", "2026-01-01T00:00:00Z")) ? "yes" : "no"`:           "no",
+		`can(timeadd("2026-01-01T00:00:00Z", "1d")) ? "yes" : "no"`:              "no",
+		`can(formatdate("QQ", "2026-01-01T00:00:00Z")) ? "yes" : "no"`:           "no",
 	} {
 		files := map[string]string{"a.hcl": head + `
 variable "obj" {

@@ -68,19 +68,26 @@ func loadPolicies(paths []string) (*Policies, Diagnostics) {
 	ps := &Policies{}
 	var all Diagnostics
 	first := map[string]hcl.Range{}
-	sources := map[string][]byte{}
+	sources, seen := map[string][]byte{}, map[string]bool{}
 	for _, path := range paths {
 		l := newLoader("", Options{})
 		l.funcs = pureFunctions()
 		l.sources = sources
 		files := slices.DeleteFunc(l.suffixed(path, policySuffix, "policies"), func(name string) bool {
-			return sources[name] != nil // it was named before
+			again := seen[resolved(name)]
+			seen[resolved(name)] = true
+			return again
 		})
 		l.readTopLevel(files, schema{blocks: []blockType{
 			{name: "policy", label: "name"}, {name: rowPolicy, label: "name"}, {name: "locals"},
 		}})
 		l.settleLocals()
-		for _, b := range slices.Concat(l.blocks["policy"], l.blocks[rowPolicy]) {
+		declared := slices.Concat(l.blocks["policy"], l.blocks[rowPolicy])
+		slices.SortStableFunc(declared, func(a, b *hcl.Block) int {
+			return cmp.Or(cmp.Compare(a.DefRange.Filename, b.DefRange.Filename),
+				cmp.Compare(a.DefRange.Start.Byte, b.DefRange.Start.Byte))
+		})
+		for _, b := range declared {
 			name := b.Labels[0]
 			if at, twice := first[name]; twice {
 				d := l.add(codePolicy, &b.LabelRanges[0], "policy %s is declared twice", quote(name))
@@ -100,6 +107,17 @@ func loadPolicies(paths []string) (*Policies, Diagnostics) {
 	}
 	ps.Digest = hex.EncodeToString(sum.Sum(nil))
 	return ps, all
+}
+
+// resolved is one name for a file, however it is written.
+func resolved(name string) string {
+	if absolute, err := filepath.Abs(name); err == nil {
+		name = absolute
+	}
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
+	}
+	return name
 }
 
 func (l *loader) readPolicy(b *hcl.Block) policy {
@@ -130,6 +148,10 @@ func (l *loader) readPolicy(b *hcl.Block) policy {
 				meant(text, changing, "operations are")
 			return false
 		})
+		if len(p.operations) == 0 && !constant.failed {
+			constant.wrong(codePolicy, a, cty.NilVal, "without an operation the policy is about nothing").Help =
+				"leave the argument out: it is about all of them then"
+		}
 	}
 	p.filter = c.args["filter"]
 	if p.filter != nil {

@@ -102,12 +102,14 @@ func TestWhatPoliciesSee(t *testing.T) {
 	}
 }
 
+const enforce = "enforce {\n condition = false\n error_message = \"no\"\n}"
+
 // casesOf cuts a text at the lines of three dashes. What follows the first line of a case is HCL.
 func casesOf(cases string) (all [][2]string) {
 	for one := range strings.SplitSeq(strings.TrimSpace(cases), "\n---\n") {
 		first, hcl, _ := strings.Cut(one, "\n")
 		all = append(all, [2]string{first, strings.NewReplacer(
-			"ENFORCE", "enforce {\n condition = false\n error_message = \"no\"\n}",
+			"ENFORCE", enforce,
 			"ASSERT", "assert {\n condition = true\n error_message = \"no\"\n}",
 		).Replace(hcl)})
 	}
@@ -207,6 +209,12 @@ policy "" {
 M2102 "destroy" is no operation
 row_policy "p" {
   operations = ["destroy"]
+  ENFORCE
+}
+---
+M2102 without an operation the policy is about nothing
+row_policy "p" {
+  operations = []
   ENFORCE
 }
 ---
@@ -377,13 +385,45 @@ run "r" {
   ASSERT
 }
 ---
+M2203 run "r" asserts nothing
+run "r" {
+  expect_failures = []
+}
+---
+M2203 the configuration does not load, so no assert is looked at
+run "r" {
+  variables {
+    workers = 0
+  }
+  ASSERT
+  expect_failures = ["M1203"]
+}
+---
+M2203 found "/jobs/a" stands twice
+run "r" {
+  found "/jobs/a" {
+  }
+  found "/jobs/a" {
+    live = 1
+  }
+  ASSERT
+}
+---
+M2203 found "/jobs/a": -1 is not between 0 and 1000000
+run "r" {
+  found "/jobs/a" {
+    live = -1
+  }
+  ASSERT
+}
+---
 M2203 now is no time
 run "r" {
   now = "tomorrow"
   ASSERT
 }
 ---
-M2203 found "/jobs/a": json: unknown field "lvie"
+M2203 found "/jobs/a": unknown field "lvie"
 run "r" {
   found "/jobs/a" {
     lvie = 1
@@ -502,5 +542,29 @@ job "a" {
 		if got := summaries(ds); !strings.HasPrefix(got, c[0]) {
 			t.Errorf("%s\ngot  %s\nwant %s", c[1], got, c[0])
 		}
+	}
+}
+
+// TestABrokenPolicyIsNoExpectedDenial: a test of a policy finds that it cannot be evaluated. One file is read once,
+// however it is named.
+func TestABrokenPolicyIsNoExpectedDenial(t *testing.T) {
+	dir := t.TempDir()
+	for name, body := range map[string]string{
+		"main.hcl":     "muster {\n  stack = \"etl\"\n}\njob \"a\" {\n  workers = 4\n}\n",
+		"x.test.hcl":   "run \"r\" {\n  expect_failures = [\"p\"]\n}\n",
+		"x.policy.hcl": "row_policy \"p\" {\n" + strings.ReplaceAll(enforce, "false", "row.after.wrkers > 9") + "\n}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(body), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests, ds := LoadTests(dir, Options{})
+	ps, more := LoadPolicies([]string{dir, filepath.Join(dir, "..", filepath.Base(dir), "x.policy.hcl")})
+	if ds.HasErrors() || more.HasErrors() {
+		t.Fatal(ds, more)
+	}
+	got := tests.Run(tests.Cases[0], ps)
+	if codes := text.Each(got, func(d Diagnostic) string { return d.Code }); strings.Join(codes, " ") != "M1506 M2202" {
+		t.Errorf("got %s", summaries(got))
 	}
 }

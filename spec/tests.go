@@ -23,7 +23,8 @@ type Tests struct {
 	dir   string
 	opts  Options
 
-	loaded *Config // without values, once one case needs that
+	over   Diagnostics // a run took too long
+	loaded *Config     // without values, once one case needs that
 	found  Diagnostics
 }
 
@@ -69,6 +70,7 @@ func (t *Tests) read(l *loader) {
 		if at, twice := first[name]; twice {
 			d := l.add(codeRun, &b.LabelRanges[0], "run %s is declared twice", quote(name))
 			l.relate(d, at, "first declared here")
+			d.Help = "give one of them another name"
 			continue
 		}
 		first[name] = b.LabelRanges[0]
@@ -112,11 +114,16 @@ func (l *loader) readCase(b *hcl.Block) *Case {
 				c.asserts = append(c.asserts, r)
 			}
 		default:
-			c.found[inner.Labels[0]] = foundAt{constant.found(inner), inner.DefRange}
+			at := inner.Labels[0]
+			if first, twice := c.found[at]; twice {
+				s.relate(s.add(codeRun, &inner.DefRange, "found %s stands twice", quote(at)), first.rng, "first here")
+				continue
+			}
+			c.found[at] = foundAt{constant.found(inner), inner.DefRange}
 		}
 	}
 	asserts := func(b *hcl.Block) bool { return b.Type == "assert" }
-	if body.ok && !slices.ContainsFunc(body.blocks, asserts) && c.expects == nil {
+	if body.ok && !slices.ContainsFunc(body.blocks, asserts) && !s.failed && !constant.failed && len(c.expected) == 0 {
 		s.add(codeRun, &b.DefRange, "run %s asserts nothing", quote(c.Name)).Help =
 			"add an assert block, or expect_failures"
 	}
@@ -151,16 +158,19 @@ func (s *scope) found(b *hcl.Block) (f Found) {
 	}
 	if err != nil {
 		s.add(codeRun, &b.DefRange, "found %s: %s", quote(b.Labels[0]), err).Help =
-			"facts are record, joined, live, done and others: see docs/language.md"
+			"facts are record, joined, live, done and others: see docs/policies.md"
 	}
 	return f
 }
 
 // Run runs one case, with these policies. It returns why the case fails; empty: it passes.
-func (t *Tests) Run(c *Case, ps *Policies) (ds Diagnostics) {
+func (t *Tests) Run(c *Case, ps *Policies) Diagnostics {
 	var ran Diagnostics
-	if over := limited(t.opts.Limits, func() { ran = t.run(c, ps) }); over != nil {
-		return over
+	if t.over == nil {
+		t.over = limited(t.opts.Limits, func() { ran = t.run(c, ps) })
+	}
+	if t.over != nil { // that run goes on, and nothing may go on beside it
+		return t.over
 	}
 	return ran
 }
@@ -175,7 +185,7 @@ func (t *Tests) run(c *Case, ps *Policies) Diagnostics {
 			if d.Severity != Error {
 				continue
 			}
-			is := func(name string) bool { return name == d.Code || d.In != "" && d.In == policyIn(name, d.In) }
+			is := func(name string) bool { return name == d.Code || d.Code == codePolicyDenies && isPolicy(name, d.In) }
 			i := slices.IndexFunc(c.expected, is)
 			if i < 0 {
 				rest = append(rest, d)
@@ -204,23 +214,22 @@ func (t *Tests) run(c *Case, ps *Policies) Diagnostics {
 			}
 		}
 	}
+	if cfg == nil && len(wrong) == 0 && len(c.asserts) > 0 {
+		s.add(codeRun, &c.block.DefRange, "the configuration does not load, so no assert is looked at").Help =
+			"leave the assert blocks out"
+	}
 	for _, name := range c.expected {
 		if !happened[name] {
 			s.wrong(codeExpected, c.expects, cty.NilVal, "%s was expected, and did not happen", quote(name)).Help =
-				"a name is the code of a diagnostic, such as M1203, or the name of a policy that --policy gives"
+				"name the code of an error, such as M1203, or a policy of --policy that denies: advice is no failure"
 		}
 	}
 	return append(wrong, l.sorted()...)
 }
 
-// policyIn is how a finding names the policy of a name, if in is one of a policy.
-func policyIn(name, in string) string {
-	for _, p := range []policy{{name: name}, {name: name, perRow: true}} {
-		if p.in() == in {
-			return in
-		}
-	}
-	return ""
+// isPolicy reports whether in is how findings call the policy of a name.
+func isPolicy(name, in string) bool {
+	return in == policy{name: name}.in() || in == policy{name: name, perRow: true}.in()
 }
 
 // load loads the configuration with the values of a case. Findings name its files by their paths.
@@ -230,6 +239,7 @@ func (t *Tests) load(c *Case) (*Config, Diagnostics) {
 	}
 	l := newLoader(t.dir, t.opts)
 	l.given = inOrder(c.values)
+	maps.Copy(l.sources, c.from.sources)
 	cfg := l.load()
 	ds := l.sorted()
 	for i, d := range ds {

@@ -91,7 +91,7 @@ func (p *printer) diagnostic(d Diagnostic) {
 		if strings.Contains(d.Address, "[") { // one instance of several
 			in = ", in " + text.Escape(d.Address)
 		}
-		if strings.HasPrefix(d.In, rowPolicy) {
+		if strings.HasPrefix(d.In, rowPolicy) && d.Address != "" {
 			in = ", in " + text.Escape(d.In) + ", of " + text.Escape(d.Address)
 		}
 		p.place("-->", gutter, *d.Range, d.Snippet, in, tone, '^', d.Note)
