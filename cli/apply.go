@@ -155,6 +155,10 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 		if err := p.confirm(ctx, c.plan); err != nil {
 			return err
 		}
+		c.verdict = p.judge(policies, c.plan, run) // some time has gone by
+		if err := refusal(c.verdict); err != nil {
+			return errors.Join(p.printVerdict(c.verdict), err)
+		}
 	}
 	o.config = cfg.Digest
 	return p.commit(ctx, store, c.plan, o, c.started, false, run)

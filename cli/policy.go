@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,9 @@ func (f *policyFlags) addTo(cmd *cobra.Command) {
 
 // policies reads the policies that f and MUSTER_POLICY name. It is nil if none is named.
 func (p *process) policies(f policyFlags) (*spec.Policies, error) {
+	if named := p.environ.value("MUSTER_POLICY"); slices.Contains(filepath.SplitList(named), "") {
+		return nil, usagef("is a variable of the shell unset?", "MUSTER_POLICY=%s has a name that is empty", named)
+	}
 	ps, diags := p.readPolicies(f)
 	if diags.HasErrors() {
 		return nil, p.printDiagnostics("", diags)
@@ -31,12 +35,12 @@ func (p *process) policies(f policyFlags) (*spec.Policies, error) {
 }
 
 func (p *process) readPolicies(f policyFlags) (*spec.Policies, spec.Diagnostics) {
-	paths := append(filepath.SplitList(p.environ.value("MUSTER_POLICY")), f.paths...)
+	paths := filepath.SplitList(p.environ.value("MUSTER_POLICY")) // not below -C, where the configuration is
+	for _, path := range f.paths {
+		paths = append(paths, p.path(path))
+	}
 	if len(paths) == 0 {
 		return nil, nil
-	}
-	for i := range paths {
-		paths[i] = p.path(paths[i])
 	}
 	return spec.LoadPolicies(paths)
 }
@@ -51,8 +55,11 @@ func (p *process) judge(ps *spec.Policies, pl plan.Plan, run *report.Run) spec.V
 	for _, r := range pl.Rows {
 		at[r.Address()] = r.At()
 	}
-	run.Policies = ps.Names
+	run.Policies, run.Judged = ps.Names, nil
 	for _, d := range v.Diagnostics {
+		if d.In == "" { // of all of them
+			run.Policies = nil
+		}
 		found := diagnosticProblem(d)
 		found.Policy, found.At = d.In, at[d.Address] // a policy is not in the files of who reads the report
 		run.Judged = append(run.Judged, found)

@@ -159,11 +159,15 @@ func (judge Judge) denied(p plan.Plan, rows []plan.Row) map[string]string {
 		})
 		return part
 	}
-	all, byRow := judge(only(rows))
 	denied := map[string]string{}
-	maps.Copy(denied, byRow)
-	if len(denied) > 0 { // the rest may be allowed without them
-		all, _ = judge(only(slices.DeleteFunc(slices.Clone(rows), func(r plan.Row) bool { return denied[r.Path] != "" })))
+	left, all := rows, ""
+	for more := true; more; { // without what is denied, the rest is another plan
+		var byRow map[string]string
+		all, byRow = judge(only(left))
+		maps.Copy(denied, byRow)
+		n := len(left)
+		left = slices.DeleteFunc(slices.Clone(left), func(r plan.Row) bool { return denied[r.Path] != "" })
+		more = len(left) < n && len(left) > 0
 	}
 	for _, r := range rows {
 		if all != "" && wordOf(r) != Repair && denied[r.Path] == "" {
@@ -247,6 +251,15 @@ func (r Rules) choose(
 			continue
 		}
 		c.do = append(c.do, rows...)
+	}
+	if denied := judge.denied(p, c.do); len(denied) > 0 { // without what a guard keeps back
+		c.wake(now.Add(judgeEvery))
+		c.do = slices.DeleteFunc(c.do, func(r plan.Row) bool {
+			if why := denied[r.Path]; why != "" {
+				c.waiting = append(c.waiting, Waiting{Row: r, Why: why})
+			}
+			return denied[r.Path] != ""
+		})
 	}
 	slices.SortFunc(c.do, plan.CompareRows)
 	slices.SortFunc(c.waiting, func(a, b Waiting) int { return plan.CompareRows(a.Row, b.Row) })

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
+	"muster/text"
 	"muster/zkstate/znode"
 )
 
@@ -191,9 +193,32 @@ func TestPolicies(t *testing.T) {
 			if d := cmp.Diff(c.want, chosen(got)); d != "" || !got.again.Equal(now.Add(judgeEvery)) {
 				t.Errorf("again at %s (-want +got):\n%s", got.again, d)
 			}
-			if fmt.Sprint(seen) != "[4 3]" { // without gone, then without bad
+			if got := fmt.Sprint(seen); !strings.HasPrefix(got, "[4 3 ") { // without gone, then without bad, then what is done
 				t.Errorf("the policies saw %v rows", seen)
 			}
 		})
+	}
+}
+
+// TestPoliciesAreAskedAgain: what is left may be denied for the lack of what was denied before.
+func TestPoliciesAreAskedAgain(t *testing.T) {
+	rules := Rules{Allow: DefaultAllow()}
+	p := plan.Plan{Stack: stack, Rows: []plan.Row{
+		rowOf("a", plan.NotThere), rowOf("b", plan.NotThere), rowOf("c", plan.NotThere),
+	}}
+	judge := func(p plan.Plan) (string, map[string]string) { // c never, b not without c, a not without b
+		names := text.Each(p.Rows, plan.Row.Name)
+		rows := map[string]string{"/r/c": "never"}
+		for name, needs := range map[string]string{"b": "c", "a": "b"} {
+			if !slices.Contains(names, needs) {
+				rows["/r/"+name] = "not without " + needs
+			}
+		}
+		return "", rows
+	}
+	got := chosen(rules.choose(p, &znode.Reconcile{}, newMemory(), "", judge, time.Now()))
+	want := map[string]string{"a": "not without b", "b": "not without c", "c": "never"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }

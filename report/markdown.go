@@ -90,10 +90,10 @@ func writeProblems(b *bytes.Buffer, problems []Problem) {
 	const most, longest = 20, 1_000
 	for i, p := range problems {
 		kind := map[bool]string{true: "warning", false: "error"}[p.Warning]
-		if p.Policy != "" {
+		switch {
+		case p.Policy != "":
 			kind = p.Policy + " " + map[bool]string{true: "advises against it", false: "denies it"}[p.Warning]
-		}
-		if p.Code != "" {
+		case p.Code != "":
 			kind += "[" + p.Code + "]"
 		}
 		at := p.At

@@ -74,6 +74,9 @@ func DecodeFound(body []byte) (f Found, err error) {
 	if err = dec.Decode(&f); err != nil {
 		return f, errors.New(strings.TrimPrefix(resource.PlainJSON(err).Error(), "json: "))
 	}
+	if f.State != "" && f.State != resource.StateOpen && f.State != resource.StateTerminating {
+		return f, fmt.Errorf("state %q is neither %s nor %s", f.State, resource.StateOpen, resource.StateTerminating)
+	}
 	q := f.Queue
 	for _, n := range []int{
 		f.Joined, f.Done, f.Live, f.Held, f.Paused,

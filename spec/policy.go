@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"muster/plan"
+	"muster/text"
 )
 
 // Policies say what a plan may not do. They stand in *.policy.hcl files, and are never part of a configuration: who
@@ -66,13 +68,21 @@ func LoadPolicies(paths []string) (ps *Policies, ds Diagnostics) {
 
 func loadPolicies(paths []string) (*Policies, Diagnostics) {
 	ps := &Policies{}
-	var all Diagnostics
-	first := map[string]hcl.Range{}
-	sources, seen := map[string][]byte{}, map[string]bool{}
+	sources, first := map[string][]byte{}, map[string]hcl.Range{}
+	byDir, seen := map[string]*loader{}, map[string]bool{}
+	var all []*loader
 	for _, path := range paths {
-		l := newLoader("", Options{})
-		l.funcs = pureFunctions()
-		l.sources = sources
+		dir := resolved(path)
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			dir = filepath.Dir(dir)
+		}
+		l := byDir[dir]
+		if l == nil { // the files of a directory share their locals
+			l = newLoader("", Options{})
+			l.funcs, l.sources = pureFunctions(), sources
+			byDir[dir] = l
+			all = append(all, l)
+		}
 		files := slices.DeleteFunc(l.suffixed(path, policySuffix, "policies"), func(name string) bool {
 			again := seen[resolved(name)]
 			seen[resolved(name)] = true
@@ -81,32 +91,44 @@ func loadPolicies(paths []string) (*Policies, Diagnostics) {
 		l.readTopLevel(files, schema{blocks: []blockType{
 			{name: "policy", label: "name"}, {name: rowPolicy, label: "name"}, {name: "locals"},
 		}})
-		l.settleLocals()
-		declared := slices.Concat(l.blocks["policy"], l.blocks[rowPolicy])
-		slices.SortStableFunc(declared, func(a, b *hcl.Block) int {
-			return cmp.Or(cmp.Compare(a.DefRange.Filename, b.DefRange.Filename),
-				cmp.Compare(a.DefRange.Start.Byte, b.DefRange.Start.Byte))
-		})
-		for _, b := range declared {
-			name := b.Labels[0]
-			if at, twice := first[name]; twice {
-				d := l.add(codePolicy, &b.LabelRanges[0], "policy %s is declared twice", quote(name))
-				l.relate(d, at, "first declared here")
-				d.Help = "give one of them another name"
-				continue
-			}
-			first[name] = b.LabelRanges[0]
-			p := l.readPolicy(b)
-			ps.list, ps.Names = append(ps.list, p), append(ps.Names, p.in())
-		}
-		all = append(all, l.sorted()...)
+	}
+	var ds Diagnostics
+	for _, l := range all {
+		l.readPolicies(ps, first)
+		ds = append(ds, l.sorted()...)
+	}
+	if len(ps.list) == 0 && len(ds) == 0 {
+		none := "no policy is declared in " + text.List(paths, 8)
+		ds = append(ds, Diagnostic{Severity: Error, Code: codeNoFiles, Summary: none})
 	}
 	sum := sha256.New()
 	for _, name := range sortedKeys(sources) {
 		fmt.Fprintf(sum, "%s %d\n%s", name, len(sources[name]), sources[name])
 	}
 	ps.Digest = hex.EncodeToString(sum.Sum(nil))
-	return ps, all
+	return ps, ds
+}
+
+// readPolicies adds the policies of a directory. first are the names that there are already.
+func (l *loader) readPolicies(ps *Policies, first map[string]hcl.Range) {
+	l.settleLocals()
+	declared := slices.Concat(l.blocks["policy"], l.blocks[rowPolicy])
+	slices.SortStableFunc(declared, func(a, b *hcl.Block) int {
+		return cmp.Or(cmp.Compare(a.DefRange.Filename, b.DefRange.Filename),
+			cmp.Compare(a.DefRange.Start.Byte, b.DefRange.Start.Byte))
+	})
+	for _, b := range declared {
+		name := b.Labels[0]
+		if at, twice := first[name]; twice {
+			d := l.add(codePolicy, &b.LabelRanges[0], "policy %s is declared twice", quote(name))
+			l.relate(d, at, "first declared here")
+			d.Help = "give one of them another name"
+			continue
+		}
+		first[name] = b.LabelRanges[0]
+		p := l.readPolicy(b)
+		ps.list, ps.Names = append(ps.list, p), append(ps.Names, p.in())
+	}
 }
 
 // resolved is one name for a file, however it is written.
@@ -140,15 +162,15 @@ func (l *loader) readPolicy(b *hcl.Block) policy {
 	changing := []string{string(plan.Create), string(plan.Update), string(plan.Replace), string(plan.Delete)}
 	p.operations = changing
 	if a := c.args["operations"]; a != nil {
-		p.operations, _ = constant.texts(a, func(text string, at *hcl.Attribute) bool {
-			if slices.Contains(changing, text) {
+		p.operations, _ = constant.texts(a, func(name string, at *hcl.Attribute) bool {
+			if slices.Contains(changing, name) {
 				return true
 			}
-			constant.wrong(codePolicy, at, cty.StringVal(text), "%s is no operation", quote(text)).Help =
-				meant(text, changing, "operations are")
+			constant.wrong(codePolicy, at, cty.StringVal(name), "%s is no operation", quote(name)).Help =
+				meant(name, changing, "operations are")
 			return false
 		})
-		if len(p.operations) == 0 && !constant.failed {
+		if len(p.operations) == 0 && !constant.failed { // null, too
 			constant.wrong(codePolicy, a, cty.NilVal, "without an operation the policy is about nothing").Help =
 				"leave the argument out: it is about all of them then"
 		}
@@ -185,15 +207,15 @@ func quickNulls(expr hcl.Expression) {
 	hclsyntax.VisitAll(node, func(n hclsyntax.Node) hcl.Diagnostics {
 		if e, is := n.(*hclsyntax.BinaryOpExpr); is && (e.Op == hclsyntax.OpEqual || e.Op == hclsyntax.OpNotEqual) {
 			if to, is := e.RHS.(*hclsyntax.LiteralValueExpr); is && to.Val.IsNull() {
-				e.LHS = nullness{e.LHS}
+				e.LHS = nullness{&hclsyntax.ParenthesesExpr{Expression: e.LHS, SrcRange: e.LHS.Range()}}
 			}
 		}
 		return nil
 	})
 }
 
-// nullness is null if the expression is, and else true.
-type nullness struct{ hclsyntax.Expression }
+// nullness is null if the expression is, and else true. What it refers to is found as in parentheses.
+type nullness struct{ *hclsyntax.ParenthesesExpr }
 
 func (n nullness) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	v, diags := n.Expression.Value(ctx)
@@ -227,11 +249,14 @@ func (v Verdict) Err() error {
 	}
 	var by []string
 	for _, d := range v.Diagnostics {
-		if d.Severity == Error && !slices.Contains(by, d.In) {
+		if d.Severity == Error && d.In != "" && !slices.Contains(by, d.In) {
 			by = append(by, d.In)
 		}
 	}
-	return fmt.Errorf("denied by %s", strings.Join(by, ", "))
+	if len(by) == 0 {
+		return errors.New(v.Diagnostics[0].Summary)
+	}
+	return fmt.Errorf("denied by %s", text.List(by, 8))
 }
 
 // Judge says what the policies deny of a plan, at a time. What cannot be evaluated is denied. A nil Policies denies
@@ -381,8 +406,13 @@ func (l *loader) readTopLevel(files []string, has schema) {
 		if body == nil {
 			continue
 		}
-		for _, b := range l.constantScope("").content(body, has).blocks {
+		found := l.constantScope("").content(body, has)
+		for _, b := range found.blocks {
 			l.blocks[b.Type] = append(l.blocks[b.Type], b)
+		}
+		if found.ok && len(found.blocks) == 0 { // it was cut short, perhaps
+			l.add(codeNoFiles, nil, "%s holds nothing", name).Help =
+				"write a block " + has.blocks[0].name + ", or delete the file"
 		}
 	}
 }

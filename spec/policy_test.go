@@ -206,6 +206,14 @@ policy "" {
   ENFORCE
 }
 ---
+M1002 no policy is declared in
+locals {
+  a = 1
+}
+---
+M1002
+# cut short
+---
 M2102 "destroy" is no operation
 row_policy "p" {
   operations = ["destroy"]

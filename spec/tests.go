@@ -1,7 +1,9 @@
 package spec
 
 import (
+	"cmp"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -48,12 +50,16 @@ type foundAt struct {
 	rng hcl.Range
 }
 
-// LoadTests reads the *.test.hcl files of the configuration in dir. Findings name a file by its path.
-func LoadTests(dir string, o Options) (*Tests, Diagnostics) {
-	t := &Tests{dir: dir, opts: o}
-	l := newLoader(dir, o)
+// LoadTests reads the *.test.hcl files of the configuration in a directory, or one of them. Findings name a file by its
+// path.
+func LoadTests(path string, o Options) (*Tests, Diagnostics) {
+	t := &Tests{dir: path, opts: o}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		t.dir = filepath.Dir(path)
+	}
+	l := newLoader("", o)
 	l.funcs = pureFunctions()
-	if over := limited(o.Limits, func() { t.read(l) }); over != nil {
+	if over := limited(o.Limits, func() { t.read(l, path) }); over != nil {
 		return nil, over
 	}
 	if ds := l.sorted(); ds.HasErrors() {
@@ -62,8 +68,8 @@ func LoadTests(dir string, o Options) (*Tests, Diagnostics) {
 	return t, nil
 }
 
-func (t *Tests) read(l *loader) {
-	l.readTopLevel(l.suffixed(t.dir, testSuffix, "tests"), schema{blocks: []blockType{{name: "run", label: "name"}}})
+func (t *Tests) read(l *loader, path string) {
+	l.readTopLevel(l.suffixed(path, testSuffix, "tests"), schema{blocks: []blockType{{name: "run", label: "name"}}})
 	first := map[string]hcl.Range{}
 	for _, b := range l.blocks["run"] {
 		name := b.Labels[0]
@@ -98,17 +104,16 @@ func (l *loader) readCase(b *hcl.Block) *Case {
 		}
 		c.now = now
 	}
+	if inner := s.single(body, "variables"); inner != nil {
+		attrs, diags := inner.Body.JustAttributes()
+		for _, d := range diags {
+			s.structure(d, schema{})
+		}
+		c.values = attrs
+	}
 	for _, inner := range body.blocks {
 		switch inner.Type {
 		case "variables":
-			attrs, diags := inner.Body.JustAttributes()
-			for _, d := range diags {
-				s.structure(d, schema{})
-			}
-			if c.values == nil {
-				c.values = hcl.Attributes{}
-			}
-			maps.Copy(c.values, attrs)
 		case "assert":
 			if r, ok := s.rule(inner); ok && s.references(r.condition.Expr) && s.references(r.message.Expr) {
 				c.asserts = append(c.asserts, r)
@@ -243,8 +248,9 @@ func (t *Tests) load(c *Case) (*Config, Diagnostics) {
 	cfg := l.load()
 	ds := l.sorted()
 	for i, d := range ds {
-		if d.Range != nil && filepath.Ext(d.Range.Filename) == ".hcl" && !filepath.IsAbs(d.Range.Filename) {
-			ds[i].Range.Filename = filepath.Join(t.dir, d.Range.Filename)
+		file := cmp.Or(d.Range, &Range{}).Filename
+		if filepath.Ext(file) == ".hcl" && !filepath.IsAbs(file) && c.from.sources[file] == nil {
+			ds[i].Range.Filename = filepath.Join(t.dir, file)
 		}
 	}
 	if ds.HasErrors() {
