@@ -146,7 +146,8 @@ func (p *process) afterPlan(refused, unsaved error, c comparison, o planOptions)
 		}
 		notes = append(notes, fmt.Sprintf("%s this plan: %s (%s).", who, refused, nextStep(refused)))
 	case o.out != "":
-		return append(notes, "Saved. To make exactly these changes, apply the file."), p.applyFile(o.out, c.saved.Servers)
+		return append(notes, "Saved. To make exactly these changes, apply the file."),
+			p.applyFile(o.out, c.saved.Servers, given(o.fs, "policy"))
 	case len(c.plan.Changes()) > 0:
 		next = p.paste("muster apply" + o.planFlags.repeated())
 	}
@@ -155,7 +156,7 @@ func (p *process) afterPlan(refused, unsaved error, c comparison, o planOptions)
 
 // applyFile is the command that applies a saved plan. It names these servers of the plan if the credentials do not go
 // there otherwise.
-func (p *process) applyFile(name string, servers []string) string {
+func (p *process) applyFile(name string, servers, policies []string) string {
 	words := []string{"muster", "apply"}
 	if p.flags.dir != "" {
 		words = append(words, "-C", p.flags.dir)
@@ -165,7 +166,7 @@ func (p *process) applyFile(name string, servers []string) string {
 		p.checkHosts(target{servers: servers, by: byPlan}) != nil {
 		words = append(words, "--servers", strings.Join(servers, ","))
 	}
-	return strings.Join(text.Each(append(words, name), text.ShellWord), " ")
+	return strings.Join(text.Each(append(append(words, policies...), name), text.ShellWord), " ")
 }
 
 // save writes the plan file of --out, unless a guard or a policy refuses the plan. The refusal is also for who asks for

@@ -24,25 +24,32 @@ func (f *policyFlags) addTo(cmd *cobra.Command) {
 
 // policies reads the policies that f and MUSTER_POLICY name. It is nil if none is named.
 func (p *process) policies(f policyFlags) (*spec.Policies, error) {
-	if named := p.environ.value("MUSTER_POLICY"); slices.Contains(filepath.SplitList(named), "") {
-		return nil, usagef("is a variable of the shell unset?", "MUSTER_POLICY=%s has a name that is empty", named)
+	ps, diags, err := p.readPolicies(f)
+	if err != nil {
+		return nil, err
 	}
-	ps, diags := p.readPolicies(f)
 	if diags.HasErrors() {
 		return nil, p.printDiagnostics("", diags)
 	}
 	return ps, nil
 }
 
-func (p *process) readPolicies(f policyFlags) (*spec.Policies, spec.Diagnostics) {
-	paths := filepath.SplitList(p.environ.value("MUSTER_POLICY")) // not below -C, where the configuration is
+// readPolicies is policies that prints nothing. MUSTER_POLICY is relative to where muster runs, and not to -C: there is
+// the configuration, whose authors do not choose the policies.
+func (p *process) readPolicies(f policyFlags) (*spec.Policies, spec.Diagnostics, error) {
+	named := p.environ.value("MUSTER_POLICY")
+	paths := filepath.SplitList(named)
+	if slices.Contains(paths, "") {
+		return nil, nil, usagef("is a variable of the shell unset?", "MUSTER_POLICY=%s has a name that is empty", named)
+	}
 	for _, path := range f.paths {
 		paths = append(paths, p.path(path))
 	}
 	if len(paths) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return spec.LoadPolicies(paths)
+	ps, diags := spec.LoadPolicies(paths)
+	return ps, diags, nil
 }
 
 // judge asks the policies about a plan, now, and notes for reports what they say.

@@ -173,19 +173,32 @@ func (p *process) loadReconciled(
 	c := &reconcile.Configuration{
 		Want: wantOf(cfg), Roots: cfg.Searched(), Digest: cfg.Digest, Commit: p.revision(o.revisionFile),
 	}
-	policies, diags := p.readPolicies(o.policy)
+	policies, diags, err := p.readPolicies(o.policy)
+	if err != nil {
+		return nil, err
+	}
 	if diags.HasErrors() {
 		return nil, errors.New(firstError(diags))
 	}
 	if policies != nil {
 		c.Policies = policies.Digest
+		advised := map[string]bool{}
 		c.Judge = func(pl plan.Plan) (string, map[string]string) {
 			v := policies.Judge(pl, time.Now())
+			for _, d := range v.Diagnostics {
+				if d.Severity == spec.Warning && !advised[d.In+d.Summary] && len(advised) < maxAdvice {
+					advised[d.In+d.Summary] = true
+					p.log.Warn("a policy advises against a change", "policy", d.In, "says", d.Summary)
+				}
+			}
 			return v.Denied, v.Rows
 		}
 	}
 	return c, nil
 }
+
+// maxAdvice is how much advice of the policies is in the log for one reading of the files.
+const maxAdvice = 100
 
 // revision is the commit that a file names; empty if it cannot be read: the history says nothing then.
 func (p *process) revision(file string) string {

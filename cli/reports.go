@@ -112,7 +112,11 @@ func (p *process) withReports(ctx context.Context, f reportFlags, run *report.Ru
 // except for one on standard output, so that those that can be written tell of those that cannot.
 func (p *process) writeReports(ctx context.Context, f reportFlags, run *report.Run, err error, rewrite bool) {
 	run.ExitCode = exitCode(ctx, p.withWriteErrors(err))
-	run.Problems = append(slices.Clone(run.Judged), p.problems(ctx, err)...)
+	run.Problems = slices.Clone(run.Judged)
+	denies := func(p report.Problem) bool { return p.Policy != "" && !p.Warning }
+	if !errors.Is(err, errDeclined) || !slices.ContainsFunc(run.Judged, denies) { // else Judged says it all
+		run.Problems = append(run.Problems, p.problems(ctx, err)...)
+	}
 	run.Given = p.given()
 	for _, lost := range p.writeErrors() {
 		run.Problems = append(run.Problems, report.Problem{Summary: lost.Error(), Next: p.paste(nextStep(lost))})

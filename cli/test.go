@@ -65,6 +65,7 @@ func runTest(p *process, o testOptions, dir string) error {
 	if err != nil {
 		return err
 	}
+	opts.Environ = nil // a test says the same everywhere
 	tests, diags := spec.LoadTests(cmp.Or(p.path(dir), "."), opts)
 	if diags.HasErrors() {
 		return p.printDiagnostics("", diags)

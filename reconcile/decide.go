@@ -124,7 +124,7 @@ type Waiting struct {
 	Row  plan.Row
 	Held bool   // by a person, or since it is contested
 	Why  string // a sentence
-	Next string // a command that makes it, or ends the wait; empty: the reconciler makes it later
+	Next string // a command that makes it, or ends the wait; empty: there is none
 }
 
 // choice is what a pass does with a plan.
@@ -143,31 +143,24 @@ type Judge func(plan.Plan) (all string, rows map[string]string)
 const judgeEvery = time.Minute
 
 // denied is why some of the rows that could be changed are not, by their paths. Of a plan that is denied only repairs
-// are made. Rows that wait for something else are not judged, nor seen by the policies: they are not done.
+// are made. Without what is denied the rest is another plan, so the policies are asked about that again.
 func (judge Judge) denied(p plan.Plan, rows []plan.Row) map[string]string {
 	if judge == nil || len(rows) == 0 {
 		return nil
 	}
-	only := func(rows []plan.Row) plan.Plan {
-		could := map[string]bool{}
-		for _, r := range rows {
-			could[r.Path] = true
-		}
-		part := p
-		part.Rows = slices.DeleteFunc(slices.Clone(p.Rows), func(r plan.Row) bool {
-			return r.Action().Changes() && !could[r.Path]
-		})
-		return part
-	}
+	const most = 10 // rounds
 	denied := map[string]string{}
 	left, all := rows, ""
-	for more := true; more; { // without what is denied, the rest is another plan
+	for round, more := 0, true; more; round++ {
 		var byRow map[string]string
-		all, byRow = judge(only(left))
+		all, byRow = judge(withOnly(p, left))
 		maps.Copy(denied, byRow)
 		n := len(left)
 		left = slices.DeleteFunc(slices.Clone(left), func(r plan.Row) bool { return denied[r.Path] != "" })
 		more = len(left) < n && len(left) > 0
+		if more && round == most {
+			all, more = "the policies deny one row after the other", false
+		}
 	}
 	for _, r := range rows {
 		if all != "" && wordOf(r) != Repair && denied[r.Path] == "" {
@@ -175,6 +168,26 @@ func (judge Judge) denied(p plan.Plan, rows []plan.Row) map[string]string {
 		}
 	}
 	return denied
+}
+
+// withOnly is a plan of which these rows are changed. What else would be changed stays as it is recorded.
+func withOnly(p plan.Plan, rows []plan.Row) plan.Plan {
+	changed := map[string]bool{}
+	for _, r := range rows {
+		changed[r.Path] = true
+	}
+	all := p.Rows
+	p.Rows = nil
+	for _, r := range all {
+		if r.Action().Changes() && !changed[r.Path] {
+			if r.Old == nil || r.Old.Record == nil {
+				continue
+			}
+			r.New, r.Reason = r.Old.Record.Declaration, plan.Equal
+		}
+		p.Rows = append(p.Rows, r)
+	}
+	return p
 }
 
 // choose chooses what a pass does. kept is what people said; superseded names the apply of a person that is left as it
@@ -252,7 +265,10 @@ func (r Rules) choose(
 		}
 		c.do = append(c.do, rows...)
 	}
-	if denied := judge.denied(p, c.do); len(denied) > 0 { // without what a guard keeps back
+	if len(c.do) == len(allowed)-len(denied) {
+		judge = nil // no guard keeps anything back
+	}
+	if denied := judge.denied(p, c.do); len(denied) > 0 {
 		c.wake(now.Add(judgeEvery))
 		c.do = slices.DeleteFunc(c.do, func(r plan.Row) bool {
 			if why := denied[r.Path]; why != "" {

@@ -3,7 +3,6 @@ package reconcile
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -193,7 +192,7 @@ func TestPolicies(t *testing.T) {
 			if d := cmp.Diff(c.want, chosen(got)); d != "" || !got.again.Equal(now.Add(judgeEvery)) {
 				t.Errorf("again at %s (-want +got):\n%s", got.again, d)
 			}
-			if got := fmt.Sprint(seen); !strings.HasPrefix(got, "[4 3 ") { // without gone, then without bad, then what is done
+			if got := fmt.Sprint(seen); got != "[5 4]" { // gone stays; then without bad
 				t.Errorf("the policies saw %v rows", seen)
 			}
 		})
@@ -221,4 +220,28 @@ func TestPoliciesAreAskedAgain(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
+}
+
+// TestPoliciesSeeWhatStays: what waits for something else is seen as it is recorded, so that a budget counts it.
+func TestPoliciesSeeWhatStays(t *testing.T) {
+	waits := rowOf("waits", plan.ReadyDiffers)
+	was := job.Of(recordOf(t, waits))
+	waits.Old = &resource.Observed{Record: recordOf(t, waits)}
+	j := was
+	j.Workers = 80
+	waits.New = j
+	p := plan.Plan{Stack: stack, Rows: []plan.Row{rowOf("new", plan.NotThere), waits, rowOf("absent", plan.NotThere)}}
+	got := withOnly(p, p.Rows[:1])
+	if len(got.Rows) != 2 || got.Rows[1].New.(job.Job).Workers != 2 || got.Rows[1].Action() != plan.None {
+		t.Errorf("%+v", got.Rows)
+	}
+}
+
+func recordOf(t *testing.T, r plan.Row) *resource.Record {
+	t.Helper()
+	rec := &resource.Record{Stack: stack, State: resource.StateOpen}
+	if err := rec.Declare(r.New); err != nil {
+		t.Fatal(err)
+	}
+	return rec
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"path"
 	"strings"
@@ -21,7 +22,7 @@ func (r Run) github() ([]byte, error) {
 			command = "warning"
 		}
 		text := strings.Join(text.NonEmpty(p.Summary, p.Detail, nextLine(p.Next)), "\n")
-		add(command, annotation{p.At, strings.TrimSpace("muster " + r.Command + " " + p.Code), text})
+		add(command, annotation{p.At, strings.TrimSpace("muster " + r.Command + " " + cmp.Or(p.Policy, p.Code)), text})
 	}
 	items, _ := r.items()
 	for _, it := range joinEqual(items) {

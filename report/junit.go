@@ -51,7 +51,7 @@ func Tests(results []Tested, took time.Duration) ([]byte, error) {
 	return doc.bytes()
 }
 
-// fill adds cases, those of a suite one after the other. The first suite is that of the whole run.
+// fill adds cases, those of a suite one after the other. whole is about the run, and stands in the first suite.
 func (doc *testSuites) fill(cases []testCase, whole *properties) {
 	for _, c := range cases {
 		if len(doc.Suites) == 0 || doc.Suites[len(doc.Suites)-1].Name != c.suite {
@@ -179,6 +179,8 @@ func (r Run) policyCases() (cases []testCase) {
 			message := text.Escape(p.Summary)
 			switch {
 			case p.Policy != name:
+			case p.Warning && c.Skipped != nil:
+				c.Skipped.Message += "; " + message
 			case p.Warning:
 				c.Skipped = &testResult{Message: message}
 			case c.Failure == nil:

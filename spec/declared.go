@@ -165,7 +165,7 @@ func (k kindOf[T, P]) instance(c *Config, d *declared, b *block[T], s *scope, ad
 
 type rule struct{ condition, message *hcl.Attribute }
 
-// rule reads a validation or precondition block. If ok is false, it cannot be used; that has been reported.
+// rule reads a block with a condition and an error_message. If ok is false, it cannot be used; that has been reported.
 func (s *scope) rule(b *hcl.Block) (r rule, ok bool) {
 	names := []string{"condition", "error_message"}
 	c := s.content(b.Body, schema{args: names})

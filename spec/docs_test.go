@@ -12,10 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"muster/plan"
 	"muster/resource"
 	"muster/resource/group"
 	"muster/resource/job"
 	"muster/resource/queue"
+	"muster/text"
 )
 
 // TestEveryFunctionIsDocumented: the table in docs/language.md names the functions, no more and no fewer.
@@ -131,4 +133,17 @@ func argumentTable[T any](heading string, ps []resource.Property[T]) string {
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", p.Name, p.Doc, p.Limits(), initial)
 	}
 	return table
+}
+
+// TestPoliciesAreDocumented: docs/policies.md names all that a policy sees, and all reasons.
+func TestPoliciesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Concat(planNames, rowNames, text.Strings(plan.Reasons()), text.Strings(plan.Actions())) {
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/policies.md does not name `%s`", name)
+		}
+	}
 }

@@ -36,8 +36,26 @@ func planValue(p plan.Plan, at time.Time) (whole cty.Value, rows []cty.Value) {
 	}), rows
 }
 
-// changeType is the type of a field that differs. Only one side may have the field.
-var changeType = cty.Object(map[string]cty.Type{"before": cty.String, "after": cty.String})
+// fieldAt is the field of a declaration's value that has a name such as "timeouts.stale" or "labels.team"; text is the
+// field as users write it, for a name that says nothing of where it is. A side that has no such field has null.
+func fieldAt(of cty.Value, name string, text *string) cty.Value {
+	if text == nil {
+		return cty.NullVal(cty.DynamicPseudoType)
+	}
+	for !of.IsNull() {
+		step, rest, more := strings.Cut(name, ".")
+		switch ty := of.Type(); {
+		case ty.IsMapType() && of.HasIndex(cty.StringVal(name)).True():
+			return of.Index(cty.StringVal(name))
+		case !ty.IsObjectType() || !ty.HasAttribute(step):
+			return cty.StringVal(*text)
+		}
+		if of, name = of.GetAttr(step), rest; !more {
+			return of
+		}
+	}
+	return cty.StringVal(*text)
+}
 
 func rowValue(r plan.Row, all []kind) cty.Value {
 	v := map[string]cty.Value{
@@ -46,7 +64,7 @@ func rowValue(r plan.Row, all []kind) cty.Value {
 		"action": cty.StringVal(string(r.Action())), "reason": cty.StringVal(string(r.Reason)),
 		"status": cty.StringVal(string(r.Old.Status())), "live": cty.Zero, "joined": cty.Zero,
 		"before": cty.NullVal(cty.DynamicPseudoType), "after": cty.NullVal(cty.DynamicPseudoType),
-		"labels": cty.MapValEmpty(cty.String), "changes": cty.MapValEmpty(changeType),
+		"labels": cty.MapValEmpty(cty.String), "changes": cty.EmptyObjectVal,
 	}
 	same := r.Reason == plan.Equal // most rows are
 	if r.Old != nil {
@@ -66,19 +84,12 @@ func rowValue(r plan.Row, all []kind) cty.Value {
 	}
 	changes := map[string]cty.Value{}
 	for _, c := range r.Changes() {
-		changes[c.Name] = cty.ObjectVal(map[string]cty.Value{"before": textOrNull(c.Old), "after": textOrNull(c.New)})
+		changes[c.Name] = cty.ObjectVal(map[string]cty.Value{
+			"before": fieldAt(v["before"], c.Name, c.Old), "after": fieldAt(v["after"], c.Name, c.New),
+		})
 	}
-	if len(changes) > 0 {
-		v["changes"] = cty.MapVal(changes)
-	}
+	v["changes"] = cty.ObjectVal(changes)
 	return cty.ObjectVal(v)
-}
-
-func textOrNull(s *string) cty.Value {
-	if s == nil {
-		return cty.NullVal(cty.String)
-	}
-	return cty.StringVal(*s)
 }
 
 func labelsValue(d resource.Declaration) cty.Value {

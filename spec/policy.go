@@ -55,15 +55,16 @@ const policySuffix, testSuffix = ".policy.hcl", ".test.hcl"
 
 // LoadPolicies reads the files at paths: a *.policy.hcl file, or the directory of some. Findings name a file by its
 // path as it is given.
-func LoadPolicies(paths []string) (ps *Policies, ds Diagnostics) {
-	var read *Policies
-	if over := limited(Limits{}, func() { read, ds = loadPolicies(paths) }); over != nil {
+func LoadPolicies(paths []string) (*Policies, Diagnostics) {
+	var ps *Policies
+	var ds Diagnostics
+	if over := limited(Limits{}, func() { ps, ds = loadPolicies(paths) }); over != nil {
 		return nil, over
 	}
 	if ds.HasErrors() {
 		return nil, ds
 	}
-	return read, ds
+	return ps, ds
 }
 
 func loadPolicies(paths []string) (*Policies, Diagnostics) {
@@ -244,7 +245,7 @@ type Verdict struct {
 
 // Err names the policies that deny the plan, or some of its rows; nil if none does.
 func (v Verdict) Err() error {
-	if !v.Diagnostics.HasErrors() {
+	if v.Denied == "" && len(v.Rows) == 0 {
 		return nil
 	}
 	var by []string
@@ -254,13 +255,13 @@ func (v Verdict) Err() error {
 		}
 	}
 	if len(by) == 0 {
-		return errors.New(v.Diagnostics[0].Summary)
+		return errors.New(cmp.Or(v.Denied, "the policies cannot be evaluated"))
 	}
 	return fmt.Errorf("denied by %s", text.List(by, 8))
 }
 
-// Judge says what the policies deny of a plan, at a time. What cannot be evaluated is denied. A nil Policies denies
-// nothing.
+// Judge says what the policies deny of a plan, at a time. What a mandatory one cannot evaluate is denied. While an
+// evaluation that took too long goes on, everything is. A nil Policies denies nothing.
 func (ps *Policies) Judge(p plan.Plan, at time.Time) Verdict {
 	if ps == nil {
 		return Verdict{}

@@ -32,6 +32,8 @@ func planOf(t testing.TB) plan.Plan {
 	g := group.Default()
 	g.Name, g.Root, g.Address = "shop", "/apps", "group.shop"
 	g.Add(group.NewDuty(group.Leader, "main"))
+	b := one("b")
+	b.Labels = map[string]string{"team": "data", "tier": "x"}
 	was := one("b")
 	was.Timeouts.Barrier = resource.Duration(time.Minute)
 	have := plan.State{Found: map[string]resource.Observed{}}
@@ -43,7 +45,7 @@ func planOf(t testing.TB) plan.Plan {
 		have.Found[d.ID().Path()] = resource.Observed{Record: r}
 	}
 	return plan.Diff(plan.Want{
-		Stack: "etl-prod", Home: resource.DefaultHome, Declared: []resource.Declaration{one("a"), one("b"), g},
+		Stack: "etl-prod", Home: resource.DefaultHome, Declared: []resource.Declaration{one("a"), b, g},
 	}, have)
 }
 
@@ -68,6 +70,8 @@ func TestWhatPoliciesSee(t *testing.T) {
 		`plan.rows["job.a"].after.timeouts.barrier == "5m" || seconds(plan.rows["job.a"].after.timeouts.barrier) > 0`,
 		`plan.rows["job.a"].after.gang == null && plan.rows["job.a"].after.name == "a"`,
 		`plan.rows["job.b"].changes["timeouts.barrier"].before == "1m" && plan.rows["job.b"].action == "update"`,
+		`plan.rows["job.b"].changes["labels.tier"].after == "x"`,
+		`plan.rows["job.b"].changes["labels.tier"].before == null`,
 		`plan.rows["/jobs/gone"].after == null && plan.rows["/jobs/gone"].before.root == "/jobs"`,
 		`plan.rows["/jobs/gone"].labels.team == "data" && plan.rows["/jobs/gone"].kind == "job"`,
 		`plan.rows["/jobs/gone"].status == "ready" && plan.rows["/jobs/gone"].live == 0`,
@@ -138,7 +142,7 @@ ENFORCE
 filter = row.before == null ? null : false
 ENFORCE
 ---
-/jobs/a /jobs/b /jobs/gone M1506
+/jobs/a /jobs/gone M1506
 enforce {
   condition     = row.labels.tier == "x"
   error_message = "no"

@@ -13,6 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"muster/docs"
 	"muster/plan"
 	"muster/resource"
 	"muster/text"
@@ -225,8 +226,11 @@ func (t *Tests) run(c *Case, ps *Policies) Diagnostics {
 	}
 	for _, name := range c.expected {
 		if !happened[name] {
-			s.wrong(codeExpected, c.expects, cty.NilVal, "%s was expected, and did not happen", quote(name)).Help =
-				"name the code of an error, such as M1203, or a policy of --policy that denies: advice is no failure"
+			d := s.wrong(codeExpected, c.expects, cty.NilVal, "%s was expected, and did not happen", quote(name))
+			d.Help = "name the code of an error, such as M1203, or a policy of --policy that denies: advice is no failure"
+			if ps == nil && !slices.ContainsFunc(docs.Codes(), func(c docs.Code) bool { return c.Code == name }) {
+				d.Help = "if it is a policy, name where it is: --policy DIR"
+			}
 		}
 	}
 	return append(wrong, l.sorted()...)

@@ -31,3 +31,13 @@ run "gold with protection" {
     error_message = "It is not protected."
   }
 }
+
+run "the label goes with a change that replaces the job" {
+  variables {
+    jobs = { nightly = { workers = 8 } }
+  }
+  found "/jobs/nightly" {
+    record = { workers = 4, labels = { tier = "gold", team = "data" } }
+  }
+  expect_failures = ["gold is kept"]
+}

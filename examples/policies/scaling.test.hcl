@@ -6,7 +6,7 @@ run "twice as many" {
     record = { workers = 4 }
   }
   assert {
-    condition     = plan.rows["job.batch[\"ingest\"]"].changes["workers"].after == "8"
+    condition     = plan.rows["job.batch[\"ingest\"]"].changes["workers"].after == 8
     error_message = "It does not grow."
   }
 }
