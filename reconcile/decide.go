@@ -265,16 +265,15 @@ func (r Rules) choose(
 		}
 		c.do = append(c.do, rows...)
 	}
-	if len(c.do) == len(allowed)-len(denied) {
-		judge = nil // no guard keeps anything back
-	}
-	if denied := judge.denied(p, c.do); len(denied) > 0 {
-		c.wake(now.Add(judgeEvery))
+	if len(c.do) < len(allowed)-len(denied) { // a guard keeps some back: what is left is another plan
+		denied = judge.denied(p, c.do)
 		c.do = slices.DeleteFunc(c.do, func(r plan.Row) bool {
-			if why := denied[r.Path]; why != "" {
+			why := denied[r.Path]
+			if why != "" {
 				c.waiting = append(c.waiting, Waiting{Row: r, Why: why})
+				c.wake(now.Add(judgeEvery))
 			}
-			return denied[r.Path] != ""
+			return why != ""
 		})
 	}
 	slices.SortFunc(c.do, plan.CompareRows)

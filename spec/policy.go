@@ -119,17 +119,25 @@ func (l *loader) readPolicies(ps *Policies, first map[string]hcl.Range) {
 			cmp.Compare(a.DefRange.Start.Byte, b.DefRange.Start.Byte))
 	})
 	for _, b := range declared {
-		name := b.Labels[0]
-		if at, twice := first[name]; twice {
-			d := l.add(codePolicy, &b.LabelRanges[0], "policy %s is declared twice", quote(name))
-			l.relate(d, at, "first declared here")
-			d.Help = "give one of them another name"
-			continue
+		if l.isFirst(first, b, codePolicy, "policy") {
+			p := l.readPolicy(b)
+			ps.list, ps.Names = append(ps.list, p), append(ps.Names, p.in())
 		}
-		first[name] = b.LabelRanges[0]
-		p := l.readPolicy(b)
-		ps.list, ps.Names = append(ps.list, p), append(ps.Names, p.in())
 	}
+}
+
+// isFirst reports whether the label of b is none of first, and adds it. It reports one that stands twice.
+func (l *loader) isFirst(first map[string]hcl.Range, b *hcl.Block, code, what string) bool {
+	name := b.Labels[0]
+	at, twice := first[name]
+	if twice {
+		d := l.add(code, &b.LabelRanges[0], "%s %s is declared twice", what, quote(name))
+		l.relate(d, at, "first declared here")
+		d.Help = "give one of them another name"
+		return false
+	}
+	first[name] = b.LabelRanges[0]
+	return true
 }
 
 // resolved is one name for a file, however it is written.

@@ -73,15 +73,9 @@ func (t *Tests) read(l *loader, path string) {
 	l.readTopLevel(l.suffixed(path, testSuffix, "tests"), schema{blocks: []blockType{{name: "run", label: "name"}}})
 	first := map[string]hcl.Range{}
 	for _, b := range l.blocks["run"] {
-		name := b.Labels[0]
-		if at, twice := first[name]; twice {
-			d := l.add(codeRun, &b.LabelRanges[0], "run %s is declared twice", quote(name))
-			l.relate(d, at, "first declared here")
-			d.Help = "give one of them another name"
-			continue
+		if l.isFirst(first, b, codeRun, "run") {
+			t.Cases = append(t.Cases, l.readCase(b))
 		}
-		first[name] = b.LabelRanges[0]
-		t.Cases = append(t.Cases, l.readCase(b))
 	}
 }
 
