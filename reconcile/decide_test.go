@@ -222,6 +222,23 @@ func TestPoliciesAreAskedAgain(t *testing.T) {
 	}
 }
 
+// TestPoliciesAreAskedAfterTheGuards: what a guard keeps back is not done, and the rest may be denied for that.
+func TestPoliciesAreAskedAfterTheGuards(t *testing.T) {
+	rules := Rules{Allow: Words(), MaxDelete: 0}
+	p := plan.Plan{Stack: stack, Rows: []plan.Row{rowOf("new", plan.NotThere), rowOf("gone", plan.Undeclared)}}
+	judge := func(p plan.Plan) (string, map[string]string) {
+		if len(p.Changes()) < 2 {
+			return "", map[string]string{"/r/new": "first delete the old one"}
+		}
+		return "", nil
+	}
+	got := chosen(rules.choose(p, &znode.Reconcile{}, newMemory(), "", judge, time.Now()))
+	want := map[string]string{"new": "first delete the old one", "gone": "more than 0 would be deleted within an hour"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 // TestPoliciesSeeWhatStays: what waits for something else is seen as it is recorded, so that a budget counts it.
 func TestPoliciesSeeWhatStays(t *testing.T) {
 	waits := rowOf("waits", plan.ReadyDiffers)
