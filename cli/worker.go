@@ -12,7 +12,6 @@ import (
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
-	"muster/spec"
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
@@ -131,7 +130,7 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 		}
 		declared = d.(job.Job)
 		c.Create = func(ctx context.Context, s *zkconn.Session) error {
-			return p.createJob(ctx, s, cfg, declared, quiet)
+			return p.createJob(ctx, s, p.storeConfig(t, cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL), declared, quiet)
 		}
 	}
 	c.Life = p.life(o.lifeOptions, t, declared.Timeouts.Session)
@@ -209,8 +208,8 @@ func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
 }
 
 // createJob creates the job as an apply would, unless it exists.
-func (p *process) createJob(ctx context.Context, s *zkconn.Session, cfg *spec.Config, j job.Job, quiet bool) error {
-	store, err := zkstate.NewStore(s, p.storeConfig(cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL))
+func (p *process) createJob(ctx context.Context, s *zkconn.Session, c zkstate.Config, j job.Job, quiet bool) error {
+	store, err := zkstate.NewStore(s, c)
 	if err != nil {
 		return err
 	}
