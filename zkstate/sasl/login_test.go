@@ -154,8 +154,9 @@ func refused(t *testing.T, c zkconn.Config, want string) {
 
 func TestADigestThatIsRefused(t *testing.T) {
 	t.Parallel()
-	wrong, nobody := ann, ann
-	wrong.Password, nobody = "hunter3", sasl.Config{Mechanism: sasl.DigestMD5, Username: "bob", Password: "other"}
+	wrong := ann
+	wrong.Password = "hunter3"
+	nobody := sasl.Config{Mechanism: sasl.DigestMD5, Username: "bob", Password: "other"}
 	for _, java := range []string{demand, "-Dnothing"} {
 		e := startDigest(t, 1, java)
 		refused(t, config(t, wrong, e.Addrs()...), "the server refuses the login")
