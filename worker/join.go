@@ -21,9 +21,11 @@ import (
 // Config says who joins what.
 type Config struct {
 	Root, Job string
-	Identity  string       // stable across restarts of the same worker; see Identify
-	Info      znode.Worker // the address its peers reach it at; its ID and Identity are ignored
-	Index     *int         // the id that it brings, if the job takes ids from its workers; others refuse it
+	Identity  string // stable across restarts of the same worker; see Identify
+	// Info is where its peers reach it, and its place and additional ports, within the limits of znode.CheckPlace and
+	// znode.CheckPorts. Its ID and Identity are ignored.
+	Info  znode.Worker
+	Index *int // the id that it brings, if the job takes ids from its workers; others refuse it
 	// FindIndex, unless nil, finds the index of an identity if Index is nil. Join calls it only for such a job.
 	FindIndex func(identity string) (int, error)
 	// Fits, unless nil, says why this process cannot be a worker of the job that is there, before anything is written.
@@ -152,7 +154,7 @@ func newJoin(s *zkconn.Session, c Config) *join {
 
 // until calls attempt until it has made this process a worker, or has failed for good.
 func (j *join) until(ctx context.Context, attempt func(context.Context) (*Member, error)) (*Member, error) {
-	if err := znode.CheckIdentity(j.c.Identity); err != nil {
+	if err := cmp.Or(znode.CheckIdentity(j.c.Identity), checkInfo(j.c.Info)); err != nil {
 		return nil, err
 	}
 	for {
@@ -172,6 +174,17 @@ func (j *join) until(ctx context.Context, attempt func(context.Context) (*Member
 			return nil, fmt.Errorf("join %s as %s: %w", resource.Join(j.c.Root, j.c.Job), j.c.Identity, err)
 		}
 	}
+}
+
+func checkInfo(w znode.Worker) error {
+	check := func(what, place string) error {
+		if place == "" {
+			return nil
+		}
+		return resource.InField(what, znode.CheckPlace(place))
+	}
+	return cmp.Or(check("rack", w.Node.Rack), check("data center", w.Node.Datacenter),
+		resource.InField("additional ports", znode.CheckPorts(w.Ports)))
 }
 
 type join struct {
