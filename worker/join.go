@@ -21,11 +21,9 @@ import (
 // Config says who joins what.
 type Config struct {
 	Root, Job string
-	Identity  string // stable across restarts of the same worker; see Identify
-	// Info is where its peers reach it, and its place and additional ports, within the limits of znode.CheckPlace and
-	// znode.CheckPorts. Its ID and Identity are ignored.
-	Info  znode.Worker
-	Index *int // the id that it brings, if the job takes ids from its workers; others refuse it
+	Identity  string       // stable across restarts of the same worker; see Identify
+	Info      znode.Worker // the address that its peers reach it at, its place and ports; its ID and Identity are ignored
+	Index     *int         // the id that it brings, if the job takes ids from its workers; others refuse it
 	// FindIndex, unless nil, finds the index of an identity if Index is nil. Join calls it only for such a job.
 	FindIndex func(identity string) (int, error)
 	// Fits, unless nil, says why this process cannot be a worker of the job that is there, before anything is written.
@@ -174,17 +172,6 @@ func (j *join) until(ctx context.Context, attempt func(context.Context) (*Member
 			return nil, fmt.Errorf("join %s as %s: %w", resource.Join(j.c.Root, j.c.Job), j.c.Identity, err)
 		}
 	}
-}
-
-func checkInfo(w znode.Worker) error {
-	check := func(what, place string) error {
-		if place == "" {
-			return nil
-		}
-		return resource.InField(what, znode.CheckPlace(place))
-	}
-	return cmp.Or(check("rack", w.Node.Rack), check("data center", w.Node.Datacenter),
-		resource.InField("additional ports", znode.CheckPorts(w.Ports)))
 }
 
 type join struct {

@@ -143,8 +143,11 @@ func TestCheckPlace(t *testing.T) {
 		"":                                "must not be empty",
 		strings.Repeat("x", maxPlace+1):   "has 65 bytes; at most 64 are allowed",
 		strings.Repeat("ü", maxPlace/2+1): "has 66 bytes; at most 64 are allowed",
-		"a b":                             "except a space, ',' and ';', not ' '", "a,b": "not ','", "a;b": "not ';'", "a\nb": `not '\n'`,
-		"\x1b[1m": `not '\x1b'`, "a\u202eb": `not '\u202e'`, "a\u00a0b": `not '\u00a0'`, "\xff": "must be UTF-8",
+		"a b":                             "except a space, ',' and ';', not ' '",
+		"a,b":                             "not ','",
+		"a;b":                             "not ';'",
+		"a\nb":                            `not '\n'`,
+		"\x1b[1m":                         `not '\x1b'`, "a\u202eb": `not '\u202e'`, "a\u00a0b": `not '\u00a0'`, "\xff": "must be UTF-8",
 		"NULL": `"NULL" stands for none in a text roll`,
 	} {
 		err := CheckPlace(s)
