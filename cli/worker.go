@@ -69,10 +69,14 @@ The last line on standard error says whose the exit code is.`,
 	fs.StringVar(&o.advertise, "advertise", "",
 		"`HOST:PORT` at which other workers reach this one; default this machine and a free port")
 	fs.StringVar(&o.rack, "rack", "",
-		"`RACK` that the worker is in, for the others to read; it places nothing (MUSTER_RACK)")
-	fs.StringVar(&o.center, "datacenter", "", "`NAME` of the data center that it is in, likewise (MUSTER_DATACENTER)")
+		"`RACK` that the worker is in, for the others to read: muster does not place by it (MUSTER_RACK)")
+	fs.StringVar(&o.center, "datacenter", "",
+		"`NAME` of the data center that the worker is in, for the others to read (MUSTER_DATACENTER)")
 	fs.StringArrayVar(&o.ports, "port", nil,
-		"`NAME=PORT`: another port of the worker, for the others to read (repeatable, up to 16)")
+		"`NAME=PORT` is another port of the worker, for the others to read (repeatable, up to 16)")
+	for _, flag := range []string{"rack", "datacenter", "port"} {
+		completeWith(cmd, flag)
+	}
 	fs.StringVar(&o.index, "index", "", "`K` is the worker's id, if the job declares ids = \"index\"; "+
 		"default the index of a container, else the number after the last dash of the identity")
 	fs.StringVar(&o.run, "run", "",

@@ -147,8 +147,11 @@ func TestCheckPlace(t *testing.T) {
 		"a,b":                             "not ','",
 		"a;b":                             "not ';'",
 		"a\nb":                            `not '\n'`,
-		"\x1b[1m":                         `not '\x1b'`, "a\u202eb": `not '\u202e'`, "a\u00a0b": `not '\u00a0'`, "\xff": "must be UTF-8",
-		"NULL": `"NULL" stands for none in a text roll`,
+		"\x1b[1m":                         `not '\x1b'`,
+		"a\u202eb":                        `not '\u202e'`,
+		"a\u00a0b":                        `not '\u00a0'`,
+		"\xff":                            "must be UTF-8",
+		"NULL":                            `"NULL" stands for none in a text roll`,
 	} {
 		err := CheckPlace(s)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
