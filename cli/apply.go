@@ -223,7 +223,8 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 		return err
 	}
 	t := p.target(target{
-		servers: saved.Servers, by: byPlan, timeout: time.Duration(saved.SessionTimeout), tls: saved.TLS, sasl: saved.SASL,
+		servers: saved.Servers, by: byPlan, timeout: time.Duration(saved.SessionTimeout), tls: saved.TLS,
+		declaredSASL: saved.SASL,
 	})
 	if err := sameServers(saved, t); err != nil {
 		return err

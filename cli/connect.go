@@ -22,10 +22,11 @@ type target struct {
 	servers []string
 	by      namer
 	timeout time.Duration
-	tls     resource.TLS  // as declared, relative to the current directory
-	files   resource.TLS  // the files to open
-	sasl    resource.SASL // as declared, like tls
-	login   resource.SASL // with the environment, and the files to open
+	tls     resource.TLS // as declared, relative to the current directory
+	files   resource.TLS // the files to open
+
+	declaredSASL resource.SASL // with files like tls
+	sasl         resource.SASL // with the environment, and the files to open
 }
 
 type namer int
@@ -60,29 +61,29 @@ func (p *process) target(declared target) target {
 		CertFile: pick(p.flags.tlsCert, "MUSTER_TLS_CERT", t.tls.CertFile),
 		KeyFile:  pick(p.flags.tlsKey, "MUSTER_TLS_KEY", t.tls.KeyFile),
 	}
-	t.login = p.sasl(t.sasl)
+	t.sasl = p.sasl(t.declaredSASL)
 	return t
 }
 
 // declaredTarget returns what the configuration that an argument names says about ZooKeeper.
 func (p *process) declaredTarget(cfg *spec.Config, arg string) target {
 	z, dir := cfg.ZooKeeper, p.configDir(arg)
-	declaredSASL := z.SASL
-	declaredSASL.KeytabFile, declaredSASL.Krb5Conf = p.tlsPath(dir, z.SASL.KeytabFile), p.tlsPath(dir, z.SASL.Krb5Conf)
+	login := z.SASL
+	login.KeytabFile, login.Krb5Conf = p.declaredPath(dir, z.SASL.KeytabFile), p.declaredPath(dir, z.SASL.Krb5Conf)
 	return target{
 		servers: slices.Clone(z.Servers), by: byConfiguration, timeout: time.Duration(z.SessionTimeout),
 		tls: resource.TLS{
-			CAFile:   p.tlsPath(dir, z.TLS.CAFile),
-			CertFile: p.tlsPath(dir, z.TLS.CertFile),
-			KeyFile:  p.tlsPath(dir, z.TLS.KeyFile),
+			CAFile:   p.declaredPath(dir, z.TLS.CAFile),
+			CertFile: p.declaredPath(dir, z.TLS.CertFile),
+			KeyFile:  p.declaredPath(dir, z.TLS.KeyFile),
 		},
-		sasl: declaredSASL,
+		declaredSASL: login,
 	}
 }
 
-// tlsPath returns name, which is relative to dir, relative to the current directory: a saved plan may be applied on a
+// declaredPath returns name, which is relative to dir, relative to the current directory: a saved plan may be applied on a
 // machine that has the same files in another place.
-func (p *process) tlsPath(dir, name string) string {
+func (p *process) declaredPath(dir, name string) string {
 	if name == "" || filepath.IsAbs(name) {
 		return name
 	}
@@ -94,8 +95,12 @@ func (p *process) tlsPath(dir, name string) string {
 	return name
 }
 
-// connectTimeout bounds the wait for a session. An ensemble chooses a leader in that time.
-const connectTimeout = 5 * time.Second
+// connectTimeout bounds the wait for a session. An ensemble chooses a leader in that time. A KDC may need more: the
+// library for Kerberos waits 5 s for one that says nothing, and then asks another.
+const (
+	connectTimeout  = 5 * time.Second
+	kerberosTimeout = 15 * time.Second
+)
 
 // connect opens a session. The session outlives ctx: a signal must not interrupt the writes in flight.
 func (p *process) connect(ctx context.Context, t target) (*zkconn.Session, error) {
@@ -114,7 +119,11 @@ func (p *process) connect(ctx context.Context, t target) (*zkconn.Session, error
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, fmt.Errorf("gave up after %s", connectTimeout))
+	limit := connectTimeout
+	if t.sasl.Mechanism == resource.SASLKerberos {
+		limit = kerberosTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("gave up after %s", limit))
 	defer cancel()
 	s, err := zkconn.Dial(ctx, zkconn.Config{
 		Servers: t.servers, Timeout: t.timeout, Auth: auth, SASL: login, TLS: tlsConfig,

@@ -26,11 +26,8 @@ func (p *process) sasl(declared resource.SASL) resource.SASL {
 	for name, to := range s.Texts() {
 		*to = cmp.Or(p.envSASL(name), *to)
 	}
-	switch p.envSASL("canonicalize_hostname") {
-	case "true", "1":
-		s.CanonicalizeHostname = true
-	case "false", "0":
-		s.CanonicalizeHostname = false
+	if canonical := p.envSASL("canonicalize_hostname"); canonical != "" {
+		s.CanonicalizeHostname = canonical == "true"
 	}
 	s.KeytabFile, s.Krb5Conf = p.pathIfAny(s.KeytabFile), p.pathIfAny(s.Krb5Conf)
 	return s
@@ -38,7 +35,7 @@ func (p *process) sasl(declared resource.SASL) resource.SASL {
 
 // login is what logs in to the servers of t; nil: nothing does. No message shows the password.
 func (p *process) login(t target) (zkconn.SASL, error) {
-	s := t.login
+	s := t.sasl
 	if s.Mechanism == "" {
 		if s != (resource.SASL{}) {
 			return nil, usagef("set MUSTER_SASL_MECHANISM to DIGEST-MD5 or GSSAPI", "a login by SASL without its mechanism")
@@ -48,6 +45,9 @@ func (p *process) login(t target) (zkconn.SASL, error) {
 	if why, help := s.Problem(); why != "" {
 		return nil, usagef(help, "the login by SASL: %s", why)
 	}
+	if v := p.envSASL("canonicalize_hostname"); v != "" && v != "true" && v != "false" {
+		return nil, usagef("write true or false", "MUSTER_SASL_CANONICALIZE_HOSTNAME=%.20q", v)
+	}
 	password, err := p.saslPassword()
 	if err == nil && s.Mechanism == resource.SASLDigest && password == "" {
 		err = usagef("set MUSTER_SASL_PASSWORD or MUSTER_SASL_PASSWORD_FILE", "no password to log in as %s", s.Username)
@@ -56,12 +56,12 @@ func (p *process) login(t target) (zkconn.SASL, error) {
 		return nil, err
 	}
 	conf, _, _ := strings.Cut(p.environ.value("KRB5_CONFIG"), ":")
+	if s.Mechanism == resource.SASLKerberos {
+		s.Krb5Conf = cmp.Or(s.Krb5Conf, conf, "/etc/krb5.conf")
+	}
 	c := sasl.Config{
-		Mechanism: s.Mechanism, Username: s.Username, Password: password,
-		Principal: s.Principal, KeytabFile: s.KeytabFile,
+		SASL: s, Password: password,
 		CacheFile: cmp.Or(p.environ.value("KRB5CCNAME"), fmt.Sprintf("/tmp/krb5cc_%d", os.Getuid())),
-		Krb5Conf:  cmp.Or(s.Krb5Conf, conf, "/etc/krb5.conf"),
-		Service:   s.Service, ServerPrincipal: s.ServerPrincipal, CanonicalizeHostname: s.CanonicalizeHostname,
 	}
 	if before, ok := p.logins.Load(c); ok {
 		return before.(zkconn.SASL), nil
@@ -92,5 +92,5 @@ func (p *process) saslPassword() (string, error) {
 // authenticates reports whether sessions with the servers of t prove who they are by credentials or by a login.
 func (p *process) authenticates(t target) (bool, error) {
 	auth, err := p.credentials()
-	return len(auth) > 0 || t.login.Mechanism != "", err
+	return len(auth) > 0 || t.sasl.Mechanism != "", err
 }

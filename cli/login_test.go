@@ -75,7 +75,7 @@ func TestLogin(t *testing.T) {
 			expect(t, result(do(c.environ, "explain", "j0", "--root", f.root)), 0)
 			bare := newFixture(t, 0, "")
 			nobody := bare.command(at, "status", "--root", f.root)
-			expect(t, result(nobody), 8, "the server demands a login by SASL", "M1608 explains them")
+			expect(t, result(nobody), 8, "the server demands a login by SASL", "M1608 explains it")
 		})
 	}
 }

@@ -147,7 +147,7 @@ func (p *process) afterPlan(refused, unsaved error, c comparison, o planOptions)
 		notes = append(notes, fmt.Sprintf("%s this plan: %s (%s).", who, refused, nextStep(refused)))
 	case o.out != "":
 		return append(notes, "Saved. To make exactly these changes, apply the file."),
-			p.applyFile(o.out, c.saved.Servers, given(o.fs, "policy"))
+			p.applyFile(o.out, c.saved, given(o.fs, "policy"))
 	case len(c.plan.Changes()) > 0:
 		next = p.paste("muster apply" + o.planFlags.repeated())
 	}
@@ -156,15 +156,15 @@ func (p *process) afterPlan(refused, unsaved error, c comparison, o planOptions)
 
 // applyFile is the command that applies a saved plan. It names these servers of the plan if the credentials do not go
 // there otherwise.
-func (p *process) applyFile(name string, servers, policies []string) string {
+func (p *process) applyFile(name string, saved planfile.Saved, policies []string) string {
 	words := []string{"muster", "apply"}
 	if p.flags.dir != "" {
 		words = append(words, "-C", p.flags.dir)
 	}
-	auth, err := p.credentials()
-	if err == nil && (len(auth) > 0 || p.envSASL("mechanism") != "") && p.environ.value("MUSTER_SERVERS") == "" &&
-		p.checkHosts(target{servers: servers, by: byPlan}) != nil {
-		words = append(words, "--servers", strings.Join(servers, ","))
+	t := target{servers: saved.Servers, by: byPlan, sasl: p.sasl(saved.SASL)}
+	proves, err := p.authenticates(t)
+	if err == nil && proves && p.environ.value("MUSTER_SERVERS") == "" && p.checkHosts(t) != nil {
+		words = append(words, "--servers", strings.Join(t.servers, ","))
 	}
 	return strings.Join(text.Each(append(append(words, policies...), name), text.ShellWord), " ")
 }
@@ -289,7 +289,7 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 	c.saved = planfile.Saved{
 		Created: c.started.UTC().Truncate(time.Second), MusterVersion: version().Version, Servers: t.servers,
 		ACL: cfg.ZooKeeper.ACL, SessionTimeout: cfg.ZooKeeper.SessionTimeout, ConfigDigest: cfg.Digest, TLS: t.tls,
-		SASL: t.sasl, Plan: c.plan,
+		SASL: t.declaredSASL, Plan: c.plan,
 	}
 	return c, nil
 }

@@ -96,7 +96,7 @@ func floorPlan() map[string]room {
 			ours: []string{"resource", "zkstate", "zkstate/election", "zkstate/zkconn", "zkstate/znode"},
 		},
 		// How a session logs in to servers, and all that knows the library for Kerberos.
-		"zkstate/sasl":   {ours: []string{"zkstate/zkconn"}, others: []string{"github.com/jcmturner/gokrb5/v8"}},
+		"zkstate/sasl":   {ours: []string{"resource", "zkstate/zkconn"}, others: []string{"github.com/jcmturner/gokrb5/v8"}},
 		"zkstate/zkconn": {others: []string{"github.com/go-zookeeper/zk"}},
 		// What one participant can do to others: tests only.
 		"zkstate/hostile": {},

@@ -69,7 +69,7 @@ func Encode(kinds []resource.Kind, s Saved) ([]byte, error) {
 	for _, file := range []string{s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile, s.SASL.KeytabFile, s.SASL.Krb5Conf} {
 		if filepath.IsAbs(file) {
 			return nil, fmt.Errorf("plan file: %s is an absolute path, which means nothing on another machine: "+
-				"write it relative to the configuration", file)
+				"write it relative to the configuration, or set its variable in place of the argument", file)
 		}
 	}
 	const typicalRow = 2 << 10 // bytes

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"muster/zkstate/zkconn"
 )
@@ -24,7 +23,7 @@ const digestURI = "zookeeper/zk-sasl-md5"
 type digest struct{ username, password string }
 
 // Format prints no secret, with every verb.
-func (d digest) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "{%s …}", DigestMD5) }
+func (d digest) Format(f fmt.State, _ rune) { fmt.Fprint(f, "{DIGEST-MD5 …}") }
 
 func (d digest) Begin(context.Context, string, string) (zkconn.Login, error) {
 	return &digestLogin{digest: d, cnonce: rand.Text()}, nil
@@ -53,6 +52,8 @@ func (l *digestLogin) Next(token []byte) (answer []byte, done bool, err error) {
 	}
 	return nil, true, nil
 }
+
+func (l *digestLogin) Refused() (again bool) { return false }
 
 // answer answers a challenge.
 func (l *digestLogin) answer(challenge string) ([]byte, error) {
@@ -112,8 +113,6 @@ var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 func quoted(text string) string { return `"` + escapes.Replace(text) + `"` }
 
-func isText(text string) bool { return utf8.ValidString(text) }
-
 // latin is the text in ISO 8859-1.
 func latin(text string) (string, error) {
 	var b []byte
@@ -163,8 +162,8 @@ func directives(text string) (map[string][]string, error) {
 				return nil, malformed
 			}
 		} else {
-			end := strings.IndexByte(rest+",", ',')
-			value, text = rest[:end], rest[end:]
+			value, _, _ = strings.Cut(rest, ",")
+			text = rest[len(value):]
 		}
 		name = strings.ToLower(strings.TrimSpace(name))
 		all[name] = append(all[name], value)

@@ -2,7 +2,6 @@ package sasl
 
 import (
 	"bytes"
-	"context"
 	"encoding/asn1"
 	"encoding/binary"
 	"fmt"
@@ -32,21 +31,11 @@ var (
 // noLayer asks for no protection of what follows, of at most 0 bytes, for nobody else.
 var noLayer = []byte{1, 0, 0, 0}
 
-func (k *kerberos) Begin(ctx context.Context, host, addr string) (zkconn.Login, error) {
-	name, err := k.serverName(ctx, host, addr)
-	if err != nil {
-		return nil, err
-	}
-	t, err := k.ticket(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return &gssLogin{ticket: t}, nil
-}
-
 type gssLogin struct {
 	*ticket
-	step int
+	fresh  bool   // the ticket was fetched for this login
+	forget func() // the ticket
+	step   int
 
 	auth     types.Authenticator
 	sealing  types.EncryptionKey
@@ -80,6 +69,11 @@ func (l *gssLogin) Next(token []byte) (answer []byte, done bool, err error) {
 }
 
 var errToken = fmt.Errorf("%w: the server's answer is not one of Kerberos", zkconn.ErrAuthFailed)
+
+func (l *gssLogin) Refused() (again bool) {
+	l.forget()
+	return !l.fresh
+}
 
 // request is the first token.
 func (l *gssLogin) request() ([]byte, error) {
@@ -147,10 +141,6 @@ func (l *gssLogin) accept(token []byte) error {
 // decline reads what the server offers, and asks for nothing of it.
 func (l *gssLogin) decline(token []byte) ([]byte, error) {
 	var offer gssapi.WrapToken
-	if len(token) >= gssapi.HdrLen && token[0] == 0x60 {
-		return nil, fmt.Errorf("%w: the ticket's key is RC4 or DES: let the KDC give the servers keys of AES",
-			zkconn.ErrAuthFailed)
-	}
 	const sealed = 2
 	if err := offer.Unmarshal(unrotated(token), true); err != nil || offer.Flags&sealed != 0 {
 		return nil, errToken

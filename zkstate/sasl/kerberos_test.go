@@ -2,7 +2,10 @@ package sasl_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,12 +48,12 @@ func TestNoTicket(t *testing.T) {
 		"no keytab":        {func(c *sasl.Config) { c.KeytabFile = filepath.Join(dir, "none") }, "no such file"},
 		"no keytab at all": {func(c *sasl.Config) { c.KeytabFile = garbage }, "is no keytab"},
 		"no cache": {func(c *sasl.Config) { c.KeytabFile, c.CacheFile = "", filepath.Join(dir, "none") },
-			"run kinit, or name a keytab"},
+			"or name a keytab"},
 		"garbage for a cache": {func(c *sasl.Config) { c.KeytabFile, c.CacheFile = "", garbage }, "sound Kerberos"},
 		"another's cache":     {func(c *sasl.Config) { c.KeytabFile, c.CacheFile = "", cache }, "are for \"other@"},
 		"no krb5.conf":        {func(c *sasl.Config) { c.Krb5Conf = filepath.Join(dir, "none") }, "no such file"},
 		"a realm without KDC": {func(c *sasl.Config) { c.Krb5Conf = file("empty.conf", "[libdefaults]\n") },
-			"names no kdc of"},
+			"has no kdc of"},
 		"a service that nobody has": {func(c *sasl.Config) { c.Service = "kafka" },
 			"the KDC does not know the server as kafka/localhost"},
 	} {
@@ -76,25 +79,14 @@ func TestSkew(t *testing.T) {
 	refused(t, config(t, deploy(k), byName(e.Addrs()...)...), "the clocks")
 }
 
-// TestRC4: there are no tokens of before AES.
+// TestRC4: keys are AES.
 func TestRC4(t *testing.T) {
 	t.Parallel()
 	k := rig.StartKDC(t, server, deployer)
-	conf, err := os.ReadFile(k.Conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	weak := filepath.Join(t.TempDir(), "krb5.conf")
-	text := strings.Replace(string(conf), "]\n", "]\nallow_weak_crypto = true\ndefault_tgs_enctypes = arcfour-hmac\n", 1)
-	if err := os.WriteFile(weak, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	k.Run(t, "kadmin.local", "-r", rig.Realm, "-q", "cpw -randkey -e arcfour-hmac:normal "+server)
-	k.Run(t, "kadmin.local", "-r", rig.Realm, "-q", "ktadd -norandkey -k "+k.Keytab(server)+" "+server)
-	e := start(t, zkserver.Options{Logins: all(k.Login()), Java: []string{"-Djava.security.krb5.conf=" + weak}})
-	c := deploy(k)
-	c.Krb5Conf = weak
-	refused(t, config(t, c, byName(e.Addrs()...)...), "has no key of AES")
+	const kadmin = "kadmin.local"
+	k.Run(t, kadmin, "-r", rig.Realm, "-q", "cpw -randkey -e arcfour-hmac:normal "+deployer)
+	k.Run(t, kadmin, "-r", rig.Realm, "-q", "ktadd -norandkey -k "+k.Keytab(deployer)+" "+deployer)
+	refused(t, config(t, deploy(k), byName(startDigest(t, 1).Addrs()...)...), "has no key of AES")
 }
 
 // TestATicketThatHasEnded: a cache is read again, and a keytab logs in again.
@@ -154,7 +146,7 @@ func TestTheKDCIsDown(t *testing.T) {
 	fresh, late := context.WithTimeout(t.Context(), time.Second)
 	defer late()
 	if _, err := zkconn.Dial(fresh, c); !errors.Is(err, zkconn.ErrUnreachable) ||
-		!strings.Contains(err.Error(), "no KDC answers") {
+		!strings.Contains(err.Error(), "no KDC of "+rig.Realm+" answers") {
 		t.Errorf("%v, want that no KDC answers", err)
 	}
 	k.Restart(t)
@@ -170,4 +162,98 @@ func TestTheKDCIsDown(t *testing.T) {
 	if _, err := zkconn.Dial(other, c); !errors.Is(err, zkconn.ErrUnreachable) {
 		t.Errorf("%v, want %v", err, zkconn.ErrUnreachable)
 	}
+}
+
+// TestANewKeyOfTheServer: a ticket that the server refuses is not used again.
+func TestANewKeyOfTheServer(t *testing.T) {
+	t.Parallel()
+	k, e := startKerberos(t, 1)
+	c := config(t, deploy(k), byName(e.Addrs()...)...)
+	owns(t, dial(t, c), deployer+"@"+rig.Realm)
+	if err := os.Remove(k.Keytab(server)); err != nil {
+		t.Fatal(err)
+	}
+	k.Run(t, "kadmin.local", "-r", rig.Realm, "-q", "ktadd -k "+k.Keytab(server)+" "+server)
+	if err := e.Server(0).Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	owns(t, dial(t, c), deployer+"@"+rig.Realm)
+}
+
+// TestKDCsThatAreAway: of several KDCs those are asked that accept connections.
+func TestKDCsThatAreAway(t *testing.T) {
+	t.Parallel()
+	k, e := startKerberos(t, 1)
+	closed, free, err := zkserver.Refusing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = free() })
+	conf, err := os.ReadFile(k.Conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := deploy(k)
+	c.Krb5Conf = filepath.Join(t.TempDir(), "krb5.conf")
+	more := strings.Replace(string(conf), "  kdc = ", "  kdc = "+closed+"\n  kdc = nowhere.invalid\n  kdc = ", 1)
+	if err := os.WriteFile(c.Krb5Conf, []byte(more), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 { // the library takes any one first
+		owns(t, dial(t, config(t, c, byName(e.Addrs()...)...)), deployer+"@"+rig.Realm)
+	}
+}
+
+// TestAHostileKDC: what is no reply is an error, and ends no process.
+func TestAHostileKDC(t *testing.T) {
+	t.Parallel()
+	k, e := startKerberos(t, 1)
+	preauth := "\x30\x0d\x30\x0b\xa1\x03\x02\x01\x13\xa2\x04\x04\x02\x30\x00" // an empty list of encryption types
+	for name, says := range map[string][]byte{
+		"garbage": []byte("neither this nor that"), "nothing": {}, "no types": krbError(25, preauth),
+		"no data": krbError(25, ""), "unknown": krbError(99, ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = l.Close() })
+			go func() {
+				for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+					_, _ = c.Read(make([]byte, 4096))
+					_, _ = c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(says))), says...))
+					_ = c.Close()
+				}
+			}()
+			c := deploy(k)
+			c.Krb5Conf = filepath.Join(t.TempDir(), "krb5.conf")
+			text := fmt.Sprintf("[realms]\n%s = {\nkdc = %s\n}\n", rig.Realm, l.Addr())
+			if err := os.WriteFile(c.Krb5Conf, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			if s, err := zkconn.Dial(ctx, config(t, c, byName(e.Addrs()...)...)); err == nil {
+				_ = s.Close()
+				t.Error("it has logged in")
+			} else if !errors.Is(err, zkconn.ErrAuthFailed) && !errors.Is(err, zkconn.ErrUnreachable) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// krbError is a KRB-ERROR with a code and data, in ASN.1 (RFC 4120, 5.9.1).
+func krbError(code byte, data string) []byte {
+	tagged := func(tag byte, body string) string { return string([]byte{tag, byte(len(body))}) + body }
+	number := func(n byte) string { return tagged(2, string([]byte{n})) }
+	text := func(s string) string { return tagged(0x1b, s) }
+	fields := tagged(0xa0, number(5)) + tagged(0xa1, number(30)) + tagged(0xa4, tagged(0x18, "20261128000000Z")) +
+		tagged(0xa5, number(0)) + tagged(0xa6, number(code)) + tagged(0xa9, text("R")) +
+		tagged(0xaa, tagged(0x30, tagged(0xa0, number(1))+tagged(0xa1, tagged(0x30, text("k")))))
+	if data != "" {
+		fields += tagged(0xac, tagged(4, data))
+	}
+	return []byte(tagged(0x7e, tagged(0x30, fields)))
 }

@@ -10,6 +10,7 @@ import (
 
 	"muster/dev/fault"
 	"muster/dev/zkserver"
+	"muster/resource"
 	"muster/sim/rig"
 	"muster/zkstate/sasl"
 	"muster/zkstate/zkconn"
@@ -53,13 +54,18 @@ func byName(addrs ...string) []string {
 	return strings.Split(strings.ReplaceAll(strings.Join(addrs, ","), "127.0.0.1", "localhost"), ",")
 }
 
-var ann = sasl.Config{Mechanism: sasl.DigestMD5, Username: "ann", Password: "hunter2"}
+var ann = user("ann", "hunter2")
+
+func user(name, password string) sasl.Config {
+	return sasl.Config{SASL: resource.SASL{Mechanism: resource.SASLDigest, Username: name}, Password: password}
+}
 
 // deploy logs the deployer in, from a keytab.
 func deploy(k *rig.KDC) sasl.Config {
-	return sasl.Config{
-		Mechanism: sasl.GSSAPI, Krb5Conf: k.Conf, Principal: deployer + "@" + rig.Realm, KeytabFile: k.Keytab(deployer),
-	}
+	return sasl.Config{SASL: resource.SASL{
+		Mechanism: resource.SASLKerberos, Krb5Conf: k.Conf, Principal: deployer + "@" + rig.Realm,
+		KeytabFile: k.Keytab(deployer),
+	}}
 }
 
 func config(t *testing.T, c sasl.Config, servers ...string) zkconn.Config {
@@ -107,9 +113,7 @@ func TestDigestMD5(t *testing.T) {
 	}
 	for _, password := range []string{`qu"o\te`, "schlüssel", "пароль"} {
 		e := start(t, zkserver.Options{Logins: all(rig.DigestLogin("ann", password)), Java: []string{demand}})
-		owns(t, dial(t, config(t, sasl.Config{
-			Mechanism: sasl.DigestMD5, Username: "ann", Password: password,
-		}, e.Addrs()...)), "ann")
+		owns(t, dial(t, config(t, user("ann", password), e.Addrs()...)), "ann")
 	}
 }
 
@@ -154,9 +158,7 @@ func refused(t *testing.T, c zkconn.Config, want string) {
 
 func TestADigestThatIsRefused(t *testing.T) {
 	t.Parallel()
-	wrong := ann
-	wrong.Password = "hunter3"
-	nobody := sasl.Config{Mechanism: sasl.DigestMD5, Username: "bob", Password: "other"}
+	wrong, nobody := user("ann", "hunter3"), user("bob", "other")
 	for _, java := range []string{demand, "-Dnothing"} {
 		e := startDigest(t, 1, java)
 		refused(t, config(t, wrong, e.Addrs()...), "the server refuses the login")

@@ -11,6 +11,7 @@ import (
 
 	"muster/dev/fault"
 	"muster/dev/zkserver"
+	"muster/resource"
 	"muster/sim/rig"
 	"muster/zkstate/sasl"
 	"muster/zkstate/zkconn"
@@ -29,7 +30,7 @@ func TestSoakLogins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			login, id := rig.DigestLogin("ann", "hunter2"), "ann"
-			if c.Mechanism == sasl.GSSAPI {
+			if c.Mechanism == resource.SASLKerberos {
 				login, id = k.Login(), deployer+"@"+rig.Realm
 			}
 			e := start(t, zkserver.Options{Servers: 3, Logins: all(login),

@@ -6,13 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/jcmturner/gokrb5/v8/messages"
 	"github.com/jcmturner/gokrb5/v8/types"
 
+	"muster/resource"
 	"muster/zkstate/zkconn"
 )
 
@@ -89,7 +91,7 @@ func FuzzTokens(f *testing.F) {
 	key := types.EncryptionKey{KeyType: 18, KeyValue: make([]byte, 32)}
 	f.Fuzz(func(t *testing.T, token []byte) {
 		for step := range 4 {
-			kerberos := gssLogin{ticket: &ticket{ticket: messages.Ticket{}, key: key}, step: step, sealing: key}
+			kerberos := gssLogin{ticket: &ticket{key: key}, forget: func() {}, step: step, sealing: key}
 			password := digestLogin{digest: digest{"ann", "x"}, step: step, proof: "proof"}
 			for _, l := range []zkconn.Login{&kerberos, &password} {
 				// An empty token is right where GSSAPI ends.
@@ -113,33 +115,109 @@ func TestRotated(t *testing.T) {
 	}
 }
 
-func TestOldTokens(t *testing.T) {
-	l := gssLogin{ticket: &ticket{}, step: 2}
-	if _, _, err := l.Next(bytes.Repeat([]byte{0x60}, 40)); err == nil || !strings.Contains(err.Error(), "RC4") {
-		t.Error(err)
-	}
-}
-
 func TestConfigsThatAreRefused(t *testing.T) {
-	for want, c := range map[string]Config{
-		"no mechanism":         {Mechanism: "PLAIN"},
-		"a username and":       {Mechanism: DigestMD5, Username: "ann"},
-		"no text":              {Mechanism: DigestMD5, Username: "ann", Password: "\xff"},
-		"with its realm":       {Mechanism: GSSAPI, Principal: "ann", KeytabFile: "k"},
-		"service/HOST@REALM":   {Mechanism: GSSAPI, ServerPrincipal: "zookeeper/_HOST"},
-		"cache of type KCM":    {Mechanism: GSSAPI, CacheFile: "KCM:"},
-		"type KEYRING cannot":  {Mechanism: GSSAPI, CacheFile: "KEYRING:persistent:0"},
-		"@ in it is no princi": {Mechanism: GSSAPI, Principal: "a@b@c", KeytabFile: "k"},
+	password := func(user, secret string) Config {
+		return Config{SASL: resource.SASL{Mechanism: resource.SASLDigest, Username: user}, Password: secret}
+	}
+	kerberos := func(client, keytab, server, cache string) Config {
+		return Config{CacheFile: cache, SASL: resource.SASL{
+			Mechanism: resource.SASLKerberos, Principal: client, KeytabFile: keytab, ServerPrincipal: server,
+		}}
+	}
+	for _, test := range []struct {
+		want string
+		c    Config
+	}{
+		{"no mechanism", Config{SASL: resource.SASL{Mechanism: "PLAIN"}}}, {"a password", password("ann", "")},
+		{"no text", password("ann", "\xff")}, {"no text", password("a\x00", "x")}, {"a username", password("", "x")},
+		{"with its realm", kerberos("ann", "k", "", "")}, {"service/HOST@REALM", kerberos("", "", "zookeeper/_HOST", "")},
+		{"not a principal", kerberos("a@b@c", "k", "", "")}, {"not a principal", kerberos("a//b@c", "k", "", "")},
+		{"cache of type KCM", kerberos("", "", "", "KCM:")}, {"type KEYRING", kerberos("", "", "", "KEYRING:persistent:0")},
 	} {
-		_, err := New(c)
-		if err == nil || !strings.Contains(err.Error(), want) && !strings.Contains(want, "@ in") {
-			t.Errorf("%s: %v", want, err)
+		if _, err := New(test.c); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v, want %q", err, test.want)
+		}
+	}
+	for _, c := range []Config{
+		kerberos("a@B", "k", "", "KCM:0"), kerberos("", "", "", "/tmp/x:y"), kerberos("", "", "", ""),
+	} {
+		if _, err := New(c); err != nil {
+			t.Error(err)
 		}
 	}
 }
 
+// TestReadConf reads files as distributions write them.
+func TestReadConf(t *testing.T) {
+	for name, text := range map[string]string{
+		"RHEL": `# To opt out of the system crypto-policies configuration of krb5, remove the
+includedir /etc/krb5.conf.d/
+
+[logging]
+    default = FILE:/var/log/krb5libs.log
+
+[libdefaults]
+    dns_lookup_realm = false
+    dns_canonicalize_hostname = fallback
+    ticket_lifetime = 24h
+    renew_lifetime = 7d
+    forwardable = true
+    spake_preauth_groups = edwards25519
+    default_ccache_name = KEYRING:persistent:%{uid}
+
+[realms]
+ EXAMPLE.COM = {
+     kdc = kerberos.example.com
+     admin_server = kerberos.example.com
+     auth_to_local_names = {
+        kdc = not-one
+     }
+     kdc = tcp/second.example.com:1088
+ }
+
+[domain_realm]
+ .example.com = EXAMPLE.COM
+ Example.com = EXAMPLE.COM
+`,
+		"braces": "[domain_realm]\n.example.com=EXAMPLE.COM\nexample.com = EXAMPLE.COM\n[libdefaults]\n" +
+			"dns_lookup_realm = off\n[realms]\nEXAMPLE.COM =\n{\nkdc=kerberos.example.com\n" +
+			"kdc = second.example.com:1088 *\n}\nOTHER={kdc = [::1]\n}\n",
+	} {
+		file := filepath.Join(t.TempDir(), "krb5.conf")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		conf, err := readConf(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kdcs []string
+		for _, r := range conf.Realms {
+			if r.Realm == "EXAMPLE.COM" {
+				kdcs = append(kdcs, r.KDC...)
+			} else if r.Realm != "OTHER" || r.KDC[0] != "[::1]:88" {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+		if want := []string{"kerberos.example.com:88", "second.example.com:1088"}; !slices.Equal(kdcs, want) {
+			t.Errorf("%s: %q, want %q", name, kdcs, want)
+		}
+		if conf.ResolveRealm("zk.example.com") != "EXAMPLE.COM" || conf.LibDefaults.DNSLookupKDC {
+			t.Errorf("%s: %+v", name, conf)
+		}
+	}
+}
+
+// TestALongChallenge takes no time that grows with the square of its length.
+func TestALongChallenge(t *testing.T) {
+	all, err := directives(strings.Repeat("a=b,", 1<<18))
+	if err != nil || len(all["a"]) != 1<<18 {
+		t.Error(len(all["a"]), err)
+	}
+}
+
 func TestNoSecretIsPrinted(t *testing.T) {
-	c := Config{Mechanism: DigestMD5, Username: "ann", Password: "hunter2"}
+	c := Config{SASL: resource.SASL{Mechanism: resource.SASLDigest, Username: "ann"}, Password: "hunter2"}
 	login, err := New(c)
 	if err != nil {
 		t.Fatal(err)

@@ -41,11 +41,11 @@ const (
 
 var errNotZooKeeper = errors.New("answers, but not like a ZooKeeper server")
 
-// conn is the connection that the library uses. It sees every frame and has five tasks: it limits the time of the
-// handshake, keeps the session id, records when each request was sent and answered, replaces a reply that is too large
-// by an error, and sets watches: in the reads of those who wait for an event, and again after a reconnection. It never
-// reports a write error, since the library can deadlock on one. It closes the connection instead, so that the next read
-// fails.
+// conn is the connection that the library uses. It sees every frame and has six tasks: it limits the time of the
+// handshake, logs in, keeps the session id, records when each request was sent and answered, replaces a reply that
+// is too large by an error, and sets watches: in the reads of those who wait for an event, and again after a
+// reconnection. It never reports a write error, since the library can deadlock on one. It closes the connection
+// instead, so that the next read fails.
 type conn struct {
 	net.Conn
 	session *Session

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -22,6 +23,9 @@ type Login interface {
 	// Next takes the server's token, which is nil if the server sends none, and at first. It returns the next token
 	// for the server, which may be empty, or true when the login is complete.
 	Next(token []byte) (answer []byte, done bool, err error)
+	// Refused is called if the login failed, for good. It reports whether another one may not fail: it would be made
+	// with something newer.
+	Refused() (again bool)
 }
 
 const (
@@ -38,10 +42,19 @@ var ErrNoSASL = fmt.Errorf("%w: the server does not log in by SASL, or lets in w
 // errDemandsLogin is for a session without SASL.
 var errDemandsLogin = fmt.Errorf("%w: the server demands a login by SASL", ErrAuthFailed)
 
-// logIn logs in on a connection that has a session, before anything else is sent. Nothing else is under way, so that
-// each frame is the answer to the one before. A request is xid, code and token, a reply is a header and perhaps a
-// token. Tokens are a length (4 bytes; -1 is none) and that many bytes. No mechanism is named: the server has one.
+// logIn logs in on a connection that has a session, before anything else is sent.
 func logIn(on io.ReadWriter, login Login) error {
+	err := exchange(on, login)
+	if errors.Is(err, ErrAuthFailed) && login.Refused() {
+		return errors.New(reasonOf(err)) // it is not for good
+	}
+	return err
+}
+
+// exchange is the login itself. Nothing else is under way, so that each frame is the answer to the one before. A
+// request is xid, code and token, a reply is a header and perhaps a token. Tokens are a length (4 bytes; -1 is none)
+// and that many bytes. No mechanism is named: the server has one.
+func exchange(on io.ReadWriter, login Login) error {
 	var token []byte
 	for {
 		answer, done, err := login.Next(token)
@@ -71,7 +84,7 @@ func readToken(from io.Reader) ([]byte, error) {
 	case codeAuthFailed, codeDemandsLogin:
 		return nil, fmt.Errorf("%w: the server refuses the login", ErrAuthFailed)
 	default:
-		return nil, fmt.Errorf("server error %d at the login", code)
+		return nil, fmt.Errorf("%w: server error %d at the login", ErrAuthFailed, code)
 	}
 	body := reply[4+replyHeader:]
 	if len(body) == 0 {
@@ -92,11 +105,11 @@ func readToken(from io.Reader) ([]byte, error) {
 
 // beginLogin prepares a login; nil if the session has no SASL. Once there is a session, no server may cost it much
 // time: the next one may need no new ticket.
-func (s *Session) beginLogin(to endpoint) (Login, error) {
+func (s *Session) beginLogin(ctx context.Context, to endpoint) (Login, error) {
 	if s.cfg.SASL == nil || to.err != nil {
 		return nil, nil
 	}
-	ctx := s.ctx
+	s.hosts.setReason(to.server, "waits for a ticket")
 	if s.ID() != 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.handshakeLimit())
@@ -110,6 +123,7 @@ func (c *conn) logIn() error {
 	if c.login == nil {
 		return nil
 	}
+	c.session.hosts.setReason(c.to.server, "no answer to the login yet")
 	c.readBy = time.Now().Add(c.session.handshakeLimit())
 	if err := c.Conn.SetWriteDeadline(c.readBy); err != nil {
 		return err
@@ -135,3 +149,6 @@ func (s *Session) giveUp(refusal error) {
 		s.end(s.hosts.allReasons(ErrAuthFailed))
 	}
 }
+
+// reasonOf is the text of an error, without that it is a login which failed.
+func reasonOf(err error) string { return strings.TrimPrefix(err.Error(), ErrAuthFailed.Error()+": ") }

@@ -377,7 +377,7 @@ func (s *Session) dial(string, string, time.Duration) (net.Conn, error) {
 		return nil, context.Cause(s.ctx) // the library must not open a second session
 	}
 	to := s.hosts.current()
-	login, err := s.beginLogin(to)
+	login, err := s.beginLogin(s.ctx, to)
 	var raw net.Conn
 	if err == nil {
 		raw, err = s.connect(to)
@@ -459,7 +459,7 @@ func (s *Session) reason(err error) string {
 	case errors.As(err, &op) && strings.HasPrefix(op.Err.Error(), "tls: "):
 		return op.Err.Error() // an alert from the server
 	}
-	return err.Error()
+	return reasonOf(err)
 }
 
 func hungUp(err error) bool {
@@ -609,7 +609,9 @@ func (s *Session) CloseLost(ctx context.Context, lost *Session) error {
 	s.mu.Lock()
 	to := s.conn.to
 	s.mu.Unlock()
-	login, err := s.beginLogin(to)
+	ctx, cancel := context.WithTimeout(ctx, timeout/2)
+	defer cancel()
+	login, err := s.beginLogin(ctx, to)
 	var c net.Conn
 	if err == nil {
 		c, err = s.connect(to)
