@@ -63,11 +63,11 @@ abstract class Client {
     /** A session, which is over when ZooKeeper says so, or when no sync was answered for its timeout. */
     class Session implements Watcher {
         final ZooKeeper zk;
-        long answered = System.nanoTime(); // when the last request was sent that was answered
+        long answered; // when the last request was sent that was answered
         int events; // counts what may have changed something
         boolean over;
 
-        /** Waits for a server, until a time of System.nanoTime. */
+        /** Waits for a server, until a time of System.nanoTime. What is read afterwards is as new as the session. */
         Session(String timeout, long until) throws Exception {
             zk = new ZooKeeper(servers(), (int) (duration(timeout) / 1_000_000), this);
             synchronized (this) {
@@ -82,7 +82,9 @@ abstract class Client {
                         ? new Ended(STOPPED, "asked to end") : new Ended(UNREACHABLE, "no server answers");
             }
             sessions.add(zk.getSessionId());
+            answered = System.nanoTime(); // nothing relies on it before that sync is answered
             daemon(this::beat);
+            sync();
         }
 
         /** Sends a sync now and then, and ends the session when none was answered for too long. */
@@ -90,19 +92,23 @@ abstract class Client {
             while (true) {
                 long now = System.nanoTime(), timeout = zk.getSessionTimeout() * 1_000_000L;
                 synchronized (this) {
-                    if (over) {
-                        return;
-                    }
-                    if (now - answered > timeout) {
+                    if (left() <= 0) {
                         end();
+                    }
+                    if (over) {
                         return;
                     }
                 }
                 if (zk.getState() == ZooKeeper.States.CONNECTED) {
                     zk.sync("/", (code, at, context) -> answer(code, now), null);
                 }
-                Thread.sleep(Math.max(10, timeout / 10_000_000));
+                Thread.sleep(Math.max(1, Math.min(timeout / 10, left()) / 1_000_000));
             }
+        }
+
+        /** How long it lasts without another answer, in nanoseconds. */
+        synchronized long left() {
+            return zk.getSessionTimeout() * 1_000_000L - (System.nanoTime() - answered);
         }
 
         synchronized void answer(int code, long sent) {

@@ -146,7 +146,6 @@ abstract class Joiner extends Client {
                     s.end();
                     s = new Session(timeout, limit);
                 }
-                s.sync();
                 decide();
                 return;
             } catch (Lost e) {

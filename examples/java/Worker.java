@@ -142,7 +142,6 @@ public class Worker extends Joiner {
         while (true) {
             try {
                 s = new Session(job.session, limit);
-                s.sync();
                 while (!rejoined()) {
                     s.sync();
                 }
@@ -386,7 +385,7 @@ public class Worker extends Joiner {
         b.environment().put("MUSTER_WORKERS", "" + job.n);
         b.environment().put("MUSTER_IDENTITY", identity);
         synchronized (s) { // either it starts in a session, or not at all
-            if (s.over) {
+            if (s.over || s.left() <= 0) {
                 throw new Lost();
             }
             killed = false;
@@ -445,7 +444,6 @@ public class Worker extends Joiner {
             try {
                 if (s.over) {
                     s = new Session(job.session, limit);
-                    s.sync();
                 }
                 int number;
                 try {
