@@ -327,7 +327,11 @@ public class Worker extends Joiner {
     /** Is false if the round was released, and is gone. */
     boolean makeRound(String floor, String d) throws Exception {
         Node n = s.get(floor);
-        if (n != null && !Json.utf8(n.body()).equals("0")) {
+        String raised = n == null ? "0" : new String(n.body(), StandardCharsets.UTF_8);
+        if (!raised.matches("\\d{1,10}")) {
+            throw new Ended(UNREADABLE, "the floor of " + barrier + " cannot be read");
+        }
+        if (Long.parseLong(raised) > 0) {
             return s.exists(d + "/st") != null;
         }
         byte[] zero = {'0'}, state = ("{\"n\":" + job.n + ",\"mode\":\"durable\"}").getBytes(StandardCharsets.UTF_8);

@@ -144,7 +144,10 @@ func TestMixedLanguages(t *testing.T) {
 		}
 		k.harms.Wait()
 		k.awaitCommands()
-		k.workers[k.random.IntN(len(k.workers))].twin(0)
+		for _, w := range k.workers[:3] { // one of each language
+			k.harms.Go(func() { w.twin(0) })
+		}
+		k.harms.Wait()
 		k.awaitCommands()
 		k.checkRun()
 		k.endAll()
