@@ -241,7 +241,7 @@ func (w *gangWorker) twin(time.Duration) {
 	reachable(cut, true)
 	select {
 	case <-first.Done:
-	case <-time.After(rig.Patience):
+	case <-time.After(rig.Patience / 2): // less than it may wait for another process of its identity
 		w.odd.Store(new(w.identity + " goes on beside its twin"))
 		w.k.check(first.Kill())
 	}
