@@ -158,26 +158,10 @@ func (c *contender) takeOver(t testing.TB, after time.Duration, kill bool) time.
 // curator starts candidates of Curator's LeaderLatch.
 func curator(t testing.TB, path string, timeout time.Duration) *contender {
 	t.Helper()
-	const jars = "/usr/share/java/"
-	var classes []string
-	for _, jar := range []string{
+	jars := []string{
 		"curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute", "slf4j-api", "guava",
-		"netty-all",
-	} {
-		file := jars + jar + ".jar"
-		if _, err := os.Stat(file); err == nil {
-			classes = append(classes, file)
-		} else if jar == "curator-recipes" {
-			needs.Missing(t, "no %s (apt-get install libcurator-recipes-java)", file)
-		}
 	}
-	dir := t.TempDir()
-	classpath := strings.Join(append(classes, dir), ":")
-	javac := needs.Program(t, "javac", "default-jdk-headless")
-	if out, err := exec.Command(javac, "-d", dir, "-cp", classpath, filepath.Join("testdata", "Latch.java")).
-		CombinedOutput(); err != nil {
-		t.Fatalf("javac: %v\n%s", err, out)
-	}
+	classpath := needs.Javac(t, "libcurator-recipes-java", jars, filepath.Join("testdata", "Latch.java"))
 	return &contender{start: func() *candidate {
 		return startCandidate(t, exec.Command("java", "-XX:TieredStopAtLevel=1", "-cp", classpath, "Latch",
 			servers.Connect(), path, fmt.Sprint(timeout.Milliseconds())))

@@ -100,3 +100,37 @@ func Unshare(t testing.TB, flags []string, trial ...string) []string {
 	}
 	return unshare
 }
+
+// Javac compiles Java with jars of Debian, in these packages, into a temporary directory. It returns the class path of
+// the program.
+func Javac(t testing.TB, packages string, jars []string, sources ...string) (classpath string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, jar := range jars {
+		file := filepath.Join("/usr/share/java", jar+".jar")
+		if _, err := os.Stat(file); err != nil {
+			Missing(t, "no %s (apt-get install %s)", file, packages)
+		}
+		classpath += file + ":"
+	}
+	classpath += dir
+	javac := Program(t, "javac", "default-jdk-headless")
+	args := append([]string{"-Xlint:all,-serial,-path", "-Werror", "-d", dir, "-cp", classpath}, sources...)
+	if out, err := exec.Command(javac, args...).CombinedOutput(); err != nil {
+		t.Fatalf("javac: %v\n%s", err, out)
+	}
+	return classpath
+}
+
+// JavaWorker compiles the worker of examples/java, of the muster in root. It returns its command line, but for its
+// arguments, for a JVM that is small and starts soon.
+func JavaWorker(t testing.TB, root string) []string {
+	t.Helper()
+	sources, err := filepath.Glob(filepath.Join(root, "examples/java/*.java"))
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("no examples/java in %s: %v", root, err)
+	}
+	jars := []string{"zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-nop"}
+	classpath := Javac(t, "libzookeeper-java libslf4j-java", jars, sources...)
+	return []string{"java", "-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath, "Worker"}
+}

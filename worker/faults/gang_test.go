@@ -1,5 +1,5 @@
-// Package faults tests gangs with real processes and real ZooKeeper servers: workers, commands, connections and servers
-// that fail at random. It has no code of its own.
+// Package faults tests gangs, and jobs whose workers are of several languages, with real processes and real ZooKeeper
+// servers: workers, commands, connections and servers that fail at random. It has no code of its own.
 package faults
 
 import (
@@ -35,6 +35,9 @@ var bin, self string
 
 func TestMain(m *testing.M) {
 	if dir, ok := os.LookupEnv(dirVariable); ok {
+		if _, mixed := os.LookupEnv(allVariable); mixed {
+			os.Exit(mixedCommand(dir))
+		}
 		os.Exit(command(dir))
 	}
 	os.Exit(testMain(m))
@@ -65,8 +68,11 @@ func lockFile(dir string, id, attempt int) string {
 	return filepath.Join(dir, fmt.Sprintf("lock-%d-%d", id, attempt))
 }
 func failFile(dir string, id int) string { return filepath.Join(dir, fmt.Sprint("fail-", id)) }
-func doneFile(dir string) string         { return filepath.Join(dir, "done") }
-func sayFile(dir string) string          { return filepath.Join(dir, "said") }
+func outputFile(dir, identity string) string {
+	return filepath.Join(dir, identity+".out")
+}
+func doneFile(dir string) string { return filepath.Join(dir, "done") }
+func sayFile(dir string) string  { return filepath.Join(dir, "said") }
 
 // exitFailed is the exit code of a command that was told to fail, or exitFinal, if the file says so. exitWrong is that
 // of one that found a promise broken.
@@ -262,7 +268,7 @@ func TestGangSoak(t *testing.T) {
 	begun := time.Now()
 	for made := 0; made < k.size.faults; {
 		for range 1 + k.random.IntN(4) {
-			k.harm()
+			k.harm(k.gangHarms())
 			made++
 			zkconn.Pause(t.Context(), rig.Between(k.random, 0, sessionTimeout))
 		}
@@ -280,6 +286,7 @@ type soak struct {
 	t        *testing.T
 	size     size
 	dir      string
+	env      []string // more of the environment of workers
 	random   *rand.Rand
 	ensemble *zkserver.Ensemble
 	s        *zkconn.Session
@@ -293,6 +300,24 @@ type soak struct {
 
 func newSoak(t *testing.T, size size) *soak {
 	t.Helper()
+	k := newServers(t, size)
+	k.job.IDs, k.job.Lifecycle.OnComplete = job.ByIndex, job.Retain
+	gang := job.DefaultGang()
+	gang.Restarts, gang.Final, gang.Spares = 1_000_000, resource.Codes{exitFinal}, size.spares
+	k.job.Gang = &gang
+	rig.Create(t, k.store(), k.job)
+	k.g = rig.Look(t, k.store(), k.job.Path()).Record.Generation
+	for id := range size.workers + size.spares {
+		identity := fmt.Sprint("w-", id)
+		k.addWorker(identity, []string{filepath.Join(bin, "muster"), "worker", "--root", k.job.Root, "--job", k.job.Name,
+			"--identity", identity, "--join-timeout", "5m", "--grace", "2s", "--", self})
+	}
+	return k
+}
+
+// newServers starts three servers, and has a job that is not created yet, and no workers.
+func newServers(t *testing.T, size size) *soak {
+	t.Helper()
 	k := &soak{
 		t: t, size: size, dir: t.TempDir(), random: rand.New(rand.NewPCG(rig.Seed(t), 1)), count: map[string]int{},
 	}
@@ -303,24 +328,32 @@ func newSoak(t *testing.T, size size) *soak {
 	t.Cleanup(func() { k.ensemble.Stop() })
 	k.s = rig.Dial(t, 30*time.Second, k.ensemble.Addrs()...)
 	k.job = job.Default()
-	k.job.Root, k.job.Name, k.job.Workers, k.job.IDs = "/faults", "train", size.workers, job.ByIndex
-	k.job.Lifecycle.OnComplete = job.Retain
+	k.job.Root, k.job.Name, k.job.Workers = "/faults", "train", size.workers
 	k.job.Timeouts.Session = resource.Duration(sessionTimeout)
-	gang := job.DefaultGang()
-	gang.Restarts, gang.Final, gang.Spares = 1_000_000, resource.Codes{exitFinal}, size.spares
-	k.job.Gang = &gang
-	store := rig.Store(t, k.s, k.job.Root, zkstate.Job())
-	rig.Create(t, store, k.job)
-	k.g = rig.Look(t, store, k.job.Path()).Record.Generation
-	for id := range size.workers + size.spares {
-		w := &gangWorker{k: k, identity: fmt.Sprint("w-", id), index: id}
-		for _, addr := range k.ensemble.Addrs() {
-			w.proxies = append(w.proxies, rig.Proxy(t, addr))
-		}
-		k.workers = append(k.workers, w)
-	}
 	t.Cleanup(k.end)
 	return k
+}
+
+func (k *soak) store() *zkstate.Store {
+	k.t.Helper()
+	return rig.Store(k.t, k.s, k.job.Root, zkstate.Job())
+}
+
+// addWorker adds a worker behind proxies of its own, which is not started yet.
+func (k *soak) addWorker(identity string, args []string) *gangWorker {
+	k.t.Helper()
+	w := &gangWorker{k: k, identity: identity, index: len(k.workers), args: args, proxies: k.newProxies()}
+	k.workers = append(k.workers, w)
+	return w
+}
+
+// newProxies is one before each server.
+func (k *soak) newProxies() (all []*fault.Proxy) {
+	k.t.Helper()
+	for _, addr := range k.ensemble.Addrs() {
+		all = append(all, rig.Proxy(k.t, addr))
+	}
+	return all
 }
 
 // end kills all that is left, and shows what the workers wrote last if the test has failed.
@@ -439,6 +472,27 @@ func (k *soak) said() []string {
 // finish lets the commands end well, and checks how all end.
 func (k *soak) finish() {
 	k.t.Helper()
+	k.endAll()
+	last, well := k.attempt().Number, map[string]bool{}
+	for _, line := range k.said() {
+		var what, id string
+		var attempt int
+		if n, _ := fmt.Sscan(line, &what, &id, &attempt); n == 3 && what == "ends" && attempt == last {
+			well[id] = true
+		}
+	}
+	if len(well) != k.job.Workers {
+		k.t.Errorf("only the commands of %v have ended well in attempt %d, the last", well, last)
+	}
+	o := rig.Look(k.t, k.store(), k.job.Path())
+	if o.Status() != job.Completed {
+		k.t.Errorf("the job is %s", o.Status())
+	}
+}
+
+// endAll lets the commands end well, and waits for the end of all workers.
+func (k *soak) endAll() {
+	k.t.Helper()
 	if err := os.WriteFile(doneFile(k.dir), nil, 0o644); err != nil {
 		k.t.Fatal(err)
 	}
@@ -453,21 +507,6 @@ func (k *soak) finish() {
 	if wrong := k.wrong(); wrong != "" {
 		k.t.Error(wrong)
 	}
-	last, well := k.attempt().Number, map[string]bool{}
-	for _, line := range k.said() {
-		var what, id string
-		var attempt int
-		if n, _ := fmt.Sscan(line, &what, &id, &attempt); n == 3 && what == "ends" && attempt == last {
-			well[id] = true
-		}
-	}
-	if len(well) != k.job.Workers {
-		k.t.Errorf("only the commands of %v have ended well in attempt %d, the last", well, last)
-	}
-	o := rig.Look(k.t, rig.Store(k.t, k.s, k.job.Root, zkstate.Job()), k.job.Path())
-	if o.Status() != job.Completed {
-		k.t.Errorf("the job is %s", o.Status())
-	}
 }
 
 // harm is a kind of fault. do takes d if the fault goes on for a while.
@@ -477,15 +516,13 @@ type harm struct {
 	do     func(w *gangWorker, d time.Duration)
 }
 
-// harm begins a fault. One of a worker waits until its last one is over.
-func (k *soak) harm() {
-	kinds := []harm{
+// gangHarms are the faults of a gang.
+func (k *soak) gangHarms() []harm {
+	return []harm{
 		{"kill", 6, func(w *gangWorker, _ time.Duration) { w.kill() }},
 		{"freeze", 3, (*gangWorker).freeze},
 		{"cut", 3, (*gangWorker).cutOff},
-		{"lost reply", 4, func(w *gangWorker, _ time.Duration) {
-			w.proxies[w.index%len(w.proxies)].DropReply(func(op int32, _ []byte) bool { return op == fault.OpMulti })
-		}},
+		{"lost reply", 4, (*gangWorker).loseReply},
 		{"fail", 3, func(w *gangWorker, _ time.Duration) {
 			k.fail(w.index%k.job.Workers, "")
 		}},
@@ -497,6 +534,10 @@ func (k *soak) harm() {
 		}},
 		{"leader", 1, func(_ *gangWorker, d time.Duration) { k.killLeader(d) }},
 	}
+}
+
+// harm begins a fault of one of these kinds. One of a worker waits until its last one is over.
+func (k *soak) harm(kinds []harm) {
 	total := 0
 	for _, f := range kinds {
 		total += f.weight
@@ -545,51 +586,73 @@ func (k *soak) killLeader(d time.Duration) {
 
 // gangWorker is a worker, which is started again whenever it ends, until it has ended well.
 type gangWorker struct {
-	k        *soak
-	identity string
-	index    int // of a worker, or of a spare: it may have any id
-	proxies  []*fault.Proxy
-	harmed   sync.Mutex // held while it has a fault
+	k         *soak
+	identity  string
+	index     int        // of a worker, or of a spare: it may have any id
+	args      []string   // of its processes
+	oneServer bool       // it knows one server, another one in each life
+	loses     bool       // it ends with exitcode.Unreachable when it may have lost its session
+	harmed    sync.Mutex // held while it has a fault
 
 	odd   atomic.Pointer[string] // how it has ended, though nothing that was done to it ends it so
 	ended chan struct{}          // closed when it has ended well, or after stop
 
-	mu   sync.Mutex
-	run  *daemon.Process
-	over bool // it is not started again
+	mu      sync.Mutex
+	proxies []*fault.Proxy // of the newest process
+	others  []*fault.Proxy // of its next twin
+	run     *daemon.Process
+	lives   int  // how many processes it has had
+	over    bool // it is not started again
 }
 
-func (w *gangWorker) output() string { return filepath.Join(w.k.dir, w.identity+".out") }
+func (w *gangWorker) output() string { return outputFile(w.k.dir, w.identity) }
 
 // start starts it, and keeps it running.
 func (w *gangWorker) start() {
 	w.ended = make(chan struct{})
+	p, err := w.launch()
 	go func() {
 		defer close(w.ended)
-		for {
-			p, err := w.launch()
-			if p == nil {
-				if err != nil {
-					w.odd.Store(new(err.Error()))
-				}
-				return
-			}
+		for ; p != nil; p, err = w.next(p) {
 			<-p.Done
-			switch code := p.Code(); code {
-			case 0:
+			code := p.Code()
+			if w.process() != p { // its twin has taken its place
+				continue
+			}
+			switch {
+			case code == 0:
 				return
-			case 128 + int(syscall.SIGKILL), 128 + int(syscall.SIGTERM):
-			default:
+			case code == exitcode.Unreachable && w.loses:
+				zkconn.Pause(w.k.t.Context(), rig.PollEvery) // its server may be the one that is down
+			case code != 128+int(syscall.SIGKILL) && code != 128+int(syscall.SIGTERM):
 				w.odd.Store(new(fmt.Sprintf("%s has ended with %d", w.identity, code)))
+				return
 			}
 		}
+		if err != nil {
+			w.odd.Store(new(err.Error()))
+		}
 	}()
+}
+
+// next is the process after p: the twin that has taken its place, or another one.
+func (w *gangWorker) next(p *daemon.Process) (*daemon.Process, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.run != p {
+		return w.run, nil
+	}
+	return w.launchLocked()
 }
 
 // launch starts another process; none after stop.
 func (w *gangWorker) launch() (*daemon.Process, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.launchLocked()
+}
+
+func (w *gangWorker) launchLocked() (*daemon.Process, error) {
 	if w.over {
 		return nil, nil
 	}
@@ -598,16 +661,20 @@ func (w *gangWorker) launch() (*daemon.Process, error) {
 		return nil, err
 	}
 	defer out.Close()
-	cmd := exec.Command(filepath.Join(bin, "muster"), "worker", "--root", w.k.job.Root, "--job", w.k.job.Name,
-		"--identity", w.identity, "--join-timeout", "5m", "--grace", "2s", "--", self)
+	cmd := exec.Command(w.args[0], w.args[1:]...)
 	var servers []string
 	for _, p := range w.proxies {
 		servers = append(servers, p.Addr())
 	}
-	cmd.Env = []string{
+	if w.oneServer {
+		servers = servers[w.lives%len(servers):][:1]
+	}
+	w.lives++
+	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "HOME=" + w.k.dir,
 		"MUSTER_SERVERS=" + strings.Join(servers, ","), dirVariable + "=" + w.k.dir, "FAULTS_BIN=" + bin,
-	}
+		lifeVariable + "=" + strconv.Itoa(w.lives),
+	}, w.k.env...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = w.k.dir, out, out
 	w.run, err = daemon.Start(cmd)
 	return w.run, err
@@ -633,6 +700,11 @@ func (w *gangWorker) stop() {
 	}
 }
 
+func (w *gangWorker) loseReply(time.Duration) {
+	p := w.newest()
+	p[w.index%len(p)].DropReply(func(op int32, _ []byte) bool { return op == fault.OpMulti })
+}
+
 func (w *gangWorker) kill()      { w.k.check(w.process().Kill()) }
 func (w *gangWorker) terminate() { w.k.check(w.process().OS.Signal(syscall.SIGTERM)) }
 
@@ -654,8 +726,17 @@ func (w *gangWorker) cutOff(d time.Duration) {
 	w.reachable(true)
 }
 
-func (w *gangWorker) reachable(yes bool) {
-	for _, p := range w.proxies {
+// newest are the proxies of the newest process.
+func (w *gangWorker) newest() []*fault.Proxy {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.proxies
+}
+
+func (w *gangWorker) reachable(yes bool) { reachable(w.newest(), yes) }
+
+func reachable(proxies []*fault.Proxy, yes bool) {
+	for _, p := range proxies {
 		if p.Refuse(!yes); !yes {
 			p.Cut()
 		}

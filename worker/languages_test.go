@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,8 +21,40 @@ import (
 	"muster/zkstate/znode"
 )
 
-// python is a worker of examples/python, which is written from docs/protocol.md alone.
-type python struct {
+// TestAWorkerInAnotherLanguage: each worker of examples that is written from docs/protocol.md alone works beside one of
+// ours.
+func TestAWorkerInAnotherLanguage(t *testing.T) {
+	t.Parallel()
+	for language, find := range map[string]func(testing.TB) []string{
+		"python": func(t testing.TB) []string {
+			return []string{needs.Program(t, "python3", "python3"), "../examples/python/worker.py"}
+		},
+		"java": func(t testing.TB) []string { return needs.JavaWorker(t, "..") },
+	} {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			p := find(t)
+			for name, test := range map[string]func(*testing.T, program){
+				"killed": testOtherKilled, "last": testOtherLast, "finishes": testOtherFinishes,
+				"beside another": testOtherBesideAnother, "a gang": testOtherLeavesAGangAlone, "text": testOtherText,
+			} {
+				if name == "text" && language == "python" {
+					continue // it leaves such a roll to others
+				}
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					test(t, p)
+				})
+			}
+		})
+	}
+}
+
+// program is the command line of a worker in another language, but for its arguments.
+type program []string
+
+// other is a process of it.
+type other struct {
 	t   *testing.T
 	cmd *exec.Cmd
 
@@ -29,58 +62,57 @@ type python struct {
 	out bytes.Buffer
 }
 
-func (p *python) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.Write(b)
+func (o *other) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.out.Write(b)
 }
 
 // said is what it has printed so far.
-func (p *python) said() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.String()
+func (o *other) said() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.out.String()
 }
 
-// startPython starts a worker that passes the barrier "loaded" and then runs a script.
-func startPython(t *testing.T, j job.Job, identity, run, script string) *python {
+// start starts a worker that passes the barrier "loaded" and then runs a script.
+func (p program) start(t *testing.T, j job.Job, identity, run, script string) *other {
 	t.Helper()
-	p := &python{t: t}
-	p.cmd = exec.Command(needs.Program(t, "python3", "python3"), "../examples/python/worker.py", j.Path(), identity,
-		"127.0.0.1:9000", "loaded", "sh", "-c", script)
-	p.cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect(), "MUSTER_RUN="+run,
+	args := slices.Concat(p[1:], []string{j.Path(), identity, "127.0.0.1:9000", "loaded", "sh", "-c", script})
+	o := &other{t: t, cmd: exec.Command(p[0], args...)}
+	o.cmd.Env = append(os.Environ(), "MUSTER_SERVERS="+servers.Connect(), "MUSTER_RUN="+run,
 		"PYTHONDONTWRITEBYTECODE=1")
-	p.cmd.Stdout, p.cmd.Stderr = p, p
-	if err := p.cmd.Start(); err != nil {
+	o.cmd.Stdout, o.cmd.Stderr = o, o
+	if err := o.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if p.cmd.ProcessState == nil {
-			p.kill()
+		if o.cmd.ProcessState == nil {
+			o.kill()
 		}
 		if t.Failed() {
-			t.Logf("%s:\n%s", identity, p.said())
+			t.Logf("%s:\n%s", identity, o.said())
 		}
 	})
-	return p
+	return o
 }
 
 // awaitLine waits until it has printed this.
-func (p *python) awaitLine(want string) {
-	p.t.Helper()
-	rig.Await(p.t, "it prints "+want, func() bool { return strings.Contains(p.said(), want) })
+func (o *other) awaitLine(want string) {
+	o.t.Helper()
+	rig.Await(o.t, "it prints "+want, func() bool { return strings.Contains(o.said(), want) })
 }
 
-func (p *python) kill() {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
+func (o *other) kill() {
+	_ = o.cmd.Process.Kill()
+	_ = o.cmd.Wait()
 }
 
 // ends waits for its end, which must have this code.
-func (p *python) ends(code int) {
-	p.t.Helper()
-	if _ = p.cmd.Wait(); p.cmd.ProcessState.ExitCode() != code {
-		p.t.Errorf("exit code %d, want %d", p.cmd.ProcessState.ExitCode(), code)
+func (o *other) ends(code int) {
+	o.t.Helper()
+	if _ = o.cmd.Wait(); o.cmd.ProcessState.ExitCode() != code {
+		o.t.Errorf("exit code %d, want %d", o.cmd.ProcessState.ExitCode(), code)
 	}
 }
 
@@ -94,17 +126,15 @@ func joinRun(t *testing.T, j job.Job, identity, run string) *worker.Member {
 	return m
 }
 
-// TestAWorkerInPython: a worker that is written from docs/protocol.md alone works beside one of ours. It waits for the
-// job, joins first and is killed at a barrier; its next life has the same id, finds its arrival, and goes through; it
-// completes as the last one, and resets the job.
-func TestAWorkerInPython(t *testing.T) {
-	t.Parallel()
+// testOtherKilled: it waits for the job, joins first and is killed at a barrier; its next life has the same id, finds
+// its arrival, and goes through; it completes as the last one, and resets the job.
+func testOtherKilled(t *testing.T, p program) {
 	j := declare(2, func(j *job.Job) {
 		j.Timeouts.Session = resource.Duration(8 * time.Second)
 		j.Labels = map[string]string{"note": "<ümlaut & \u2028>"} // what a program might write in another way
 	})
 	store := newStore(t, j)
-	first := startPython(t, j, "py", "monday", "exit 9")
+	first := p.start(t, j, "other", "monday", "exit 9")
 	first.awaitLine("waiting: no such job")
 	create(t, store, j)
 	first.awaitLine("worker 0 of 2")
@@ -120,17 +150,17 @@ func TestAWorkerInPython(t *testing.T) {
 		return err == nil && arrived
 	})
 	first.kill()
-	again := startPython(t, j, "py", "monday", `echo "$MUSTER_ID of $MUSTER_WORKERS runs"; read line`)
+	again := p.start(t, j, "other", "monday", `echo "$MUSTER_ID of $MUSTER_WORKERS runs"; read line`)
 	again.awaitLine("worker 0 of 2")
 	if err := m.Barrier(t.Context(), worker.Barrier{Name: "loaded"}); err != nil {
 		t.Fatal(err)
 	}
 	again.ends(1) // the script reads the end of its input
-	if claim := claimOf(t, store, j, "py"); claim.State != znode.Left || claim.Lives != 2 || *claim.Exit != 1 {
+	if claim := claimOf(t, store, j, "other"); claim.State != znode.Left || claim.Lives != 2 || *claim.Exit != 1 {
 		t.Errorf("the claim of one whose command failed: %+v", claim)
 	}
 	complete(t, m)
-	last := startPython(t, j, "py", "monday", "exit 0")
+	last := p.start(t, j, "other", "monday", "exit 0")
 	last.ends(0)
 	o := look(t, store, j)
 	run := job.LastRun(o.Record)
@@ -141,7 +171,7 @@ func TestAWorkerInPython(t *testing.T) {
 	if _, left, err := observer.Exists(t.Context(), znode.Run(j.Root, m.Generation)); left || err != nil {
 		t.Errorf("its generation is left: %v, %v", left, err)
 	}
-	startPython(t, j, "py", "monday", "exit 9").ends(0) // the run has completed
+	p.start(t, j, "other", "monday", "exit 9").ends(0) // the run has completed
 }
 
 func claimOf(t *testing.T, store *zkstate.Store, j job.Job, identity string) znode.Claim {
@@ -159,13 +189,12 @@ func claimOf(t *testing.T, store *zkstate.Store, j job.Job, identity string) zno
 	return znode.Claim{}
 }
 
-// TestAWorkerInPythonIsLast: it writes the roll. A worker of another run waits, though the job is full; one without a
+// testOtherLast: it writes the roll. A worker of another run waits, though the job is full; one without a
 // run is turned away; a barrier that it aborts is aborted for ours; and it stops when it is asked to.
-func TestAWorkerInPythonIsLast(t *testing.T) {
-	t.Parallel()
+func testOtherLast(t *testing.T, p program) {
 	j, store := newJob(t, 2, func(j *job.Job) { j.Timeouts.Barrier = resource.Duration(time.Second) })
 	m := joinRun(t, j, "go", "monday")
-	py := startPython(t, j, "py", "monday", "exit 9")
+	o := p.start(t, j, "other", "monday", "exit 9")
 	roll, err := m.Roll(t.Context())
 	if err != nil || len(roll) != 2 || roll[1].Address() != "127.0.0.1:9000" || roll[1].ID != 1 {
 		t.Fatalf("the roll that it wrote: %+v, %v", roll, err)
@@ -173,9 +202,9 @@ func TestAWorkerInPythonIsLast(t *testing.T) {
 	if stat, _, err := dial(t).Exists(t.Context(), j.Path()); err != nil || stat.Version != 1 {
 		t.Errorf("the job znode has version %d, %v", stat.Version, err)
 	}
-	startPython(t, j, "other", "", "exit 9").ends(73)
-	next := startPython(t, j, "next", "tuesday", "exit 9")
-	py.ends(71)
+	p.start(t, j, "late", "", "exit 9").ends(73)
+	next := p.start(t, j, "next", "tuesday", "exit 9")
+	o.ends(71)
 	var aborted *worker.AbortedError
 	round := 0
 	err = m.Barrier(t.Context(), worker.Barrier{Name: "loaded", Round: &round})
@@ -198,41 +227,53 @@ func TestAWorkerInPythonIsLast(t *testing.T) {
 	next.ends(9)
 }
 
-// TestAWorkerInPythonFinishes: the last worker of ours died before it could reset the job. A worker of the next run, in
-// Python, does it, and joins.
-func TestAWorkerInPythonFinishes(t *testing.T) {
-	t.Parallel()
+// testOtherFinishes: the last worker of ours died before it could reset the job. A worker of the next run does
+// it, and joins.
+func testOtherFinishes(t *testing.T, p program) {
 	j, store := newJob(t, 1, func(j *job.Job) { j.Timeouts.Join = resource.Duration(patience) })
 	completeAndDie(t, ofRun(j, "monday", "go"))
-	startPython(t, j, "py", "tuesday", "exit 0").ends(0)
+	p.start(t, j, "other", "tuesday", "exit 0").ends(0)
 	if run := job.LastRun(look(t, store, j).Record); run == nil || run.ID != "tuesday" {
 		t.Errorf("the last run: %+v", run)
 	}
 }
 
-// TestAWorkerInPythonBesideAnother: it writes the roll although one WorkerInfo is none.
-func TestAWorkerInPythonBesideAnother(t *testing.T) {
-	t.Parallel()
+// testOtherBesideAnother: it writes the roll although one WorkerInfo is none.
+func testOtherBesideAnother(t *testing.T, p program) {
 	j, _ := newJob(t, 3)
 	m := join(t, j, "go")
 	foreign(t, j, "alien", m.Generation, []byte("\xff\xff\xff not a message"))
-	py := startPython(t, j, "py", "", "exit 0")
-	py.awaitLine(`roll {"0": "127.0.0.1:7000", "1": ":0", "2": "127.0.0.1:9000"}`)
+	o := p.start(t, j, "other", "", "exit 0")
+	o.awaitLine(`roll {"0": "127.0.0.1:7000", "1": ":0", "2": "127.0.0.1:9000"}`)
 	if rows, odd := znode.DecodeRoll(rollBody(t, j)); len(rows) != 3 || len(odd) > 0 {
 		t.Errorf("the roll that it wrote has %d rows: %q", len(rows), odd)
 	}
 }
 
-// TestAWorkerInPythonLeavesAGangAlone: its record has a format that the program does not know.
-func TestAWorkerInPythonLeavesAGangAlone(t *testing.T) {
-	t.Parallel()
+// testOtherLeavesAGangAlone: its record has a format that the program does not know.
+func testOtherLeavesAGangAlone(t *testing.T, p program) {
 	j, store := newJob(t, 2, func(j *job.Job) { j.Gang = &job.Gang{} })
-	py := startPython(t, j, "py", "", "exit 9")
-	py.ends(3)
-	if want := "the record has format 2, and this program knows 1"; !strings.Contains(py.said(), want) {
-		t.Errorf("it says %q, not %q", py.said(), want)
+	o := p.start(t, j, "other", "", "exit 9")
+	o.ends(3)
+	if want := "the record has format 2, and this program knows 1"; !strings.Contains(o.said(), want) {
+		t.Errorf("it says %q, not %q", o.said(), want)
 	}
 	if ws, _, err := store.Workers(t.Context(), j.Path()); len(ws) > 0 || err != nil {
 		t.Errorf("it has joined: %v, %v", ws, err)
 	}
+}
+
+// testOtherText: it writes and reads a roll in the text format.
+func testOtherText(t *testing.T, p program) {
+	j, _ := newJob(t, 2, func(j *job.Job) { j.RollFormat = job.Text })
+	m := join(t, j, "go")
+	o := p.start(t, j, "other", "", "exit 0")
+	o.awaitLine(`roll {"0": "127.0.0.1:7000", "1": "127.0.0.1:9000"}`)
+	if rows, odd := znode.DecodeRoll(rollBody(t, j)); len(rows) != 2 || len(odd) > 0 || rows[1].Port != 9000 {
+		t.Errorf("the roll that it wrote: %+v, %q", rows, odd)
+	}
+	if err := m.Barrier(t.Context(), worker.Barrier{Name: "loaded"}); err != nil {
+		t.Fatal(err)
+	}
+	o.ends(0)
 }
