@@ -22,17 +22,17 @@ import (
 	"muster/zkstate/znode"
 )
 
-var update = flag.Bool("update", false, "rewrite the dump in docs/protocol.md")
+var update = flag.Bool("update", false, "rewrite the dump in docs/protocol/jobs.md")
 
-// The dump of a real job in docs/protocol.md is between these lines.
+// The dump of a real job in docs/protocol/jobs.md is between these lines.
 const (
-	protocolPage = "../docs/protocol.md"
+	protocolPage = "../docs/protocol/jobs.md"
 	dumpBegins   = "<!-- go test ./worker -run Dump -update writes what follows -->\n"
 	dumpEnds     = "<!-- end of the dump -->\n"
 )
 
-// TestDumpInTheProtocol compares the dump in docs/protocol.md with what two workers leave in a real server, from apply
-// until they have completed.
+// TestDumpInTheProtocol compares the dump in docs/protocol/jobs.md with what two workers leave in a real server, from
+// apply until they have completed.
 func TestDumpInTheProtocol(t *testing.T) {
 	t.Parallel()
 	d := newDump(t)
