@@ -166,8 +166,8 @@ func runApply(ctx context.Context, p *process, o applyOptions, dir string, run *
 
 // storeConfig is what this apply writes into records. Without a declared ACL, but with credentials, only those who have
 // the same credentials may read and write.
-func (p *process) storeConfig(home, stack string, acl []string) zkstate.Config {
-	if auth, _ := p.credentials(); len(acl) == 0 && len(auth) > 0 {
+func (p *process) storeConfig(t target, home, stack string, acl []string) zkstate.Config {
+	if proves, _ := p.authenticates(t); len(acl) == 0 && proves {
 		acl = []string{"auth::cdrwa"}
 	}
 	return zkstate.Config{Home: home, Stack: stack, By: p.user(), At: time.Now(), ACL: acl, Kinds: p.kinds()}
@@ -184,7 +184,7 @@ func (p *process) openStore(
 	if err != nil {
 		return nil, nil, err
 	}
-	c := p.storeConfig(home, stack, acl)
+	c := p.storeConfig(t, home, stack, acl)
 	c.Who, c.Version = run.Who, version().Version
 	if store, err = zkstate.NewStore(s, c); err != nil {
 		s.Close()
@@ -223,7 +223,7 @@ func runApplyFile(cmd *cobra.Command, p *process, o applyOptions, file string, r
 		return err
 	}
 	t := p.target(target{
-		servers: saved.Servers, by: byPlan, timeout: time.Duration(saved.SessionTimeout), tls: saved.TLS,
+		servers: saved.Servers, by: byPlan, timeout: time.Duration(saved.SessionTimeout), tls: saved.TLS, sasl: saved.SASL,
 	})
 	if err := sameServers(saved, t); err != nil {
 		return err

@@ -39,6 +39,8 @@ func TestCompletionOfFixedWords(t *testing.T) {
 		"file_of_a_report": {[]string{"drift", "--report", "markdown=x"}, ":0\n"},
 		"schema":           {[]string{"schema", ""}, "apply\ndrift\nevent\nhistory\nplan\nvalidate\n:4\n"},
 		"start":            {[]string{"worker", "--start", ""}, "joined\nall\nbarrier\n:4\n"},
+		"rack":             {[]string{"worker", "--rack", ""}, ":4\n"},
+		"port":             {[]string{"worker", "--port", "m"}, ":4\n"},
 		"ready":            {[]string{"member", "--ready", ""}, "joined\nexplicit\n:4\n"},
 		"on_change":        {[]string{"follow", "--on-change", ""}, "restart\nhup\n:4\n"},
 		"states":           {[]string{"explain", "stal"}, "stale\n:4\n"},

@@ -22,8 +22,10 @@ type target struct {
 	servers []string
 	by      namer
 	timeout time.Duration
-	tls     resource.TLS // as declared, relative to the current directory
-	files   resource.TLS // the files to open
+	tls     resource.TLS  // as declared, relative to the current directory
+	files   resource.TLS  // the files to open
+	sasl    resource.SASL // as declared, like tls
+	login   resource.SASL // with the environment, and the files to open
 }
 
 type namer int
@@ -58,12 +60,15 @@ func (p *process) target(declared target) target {
 		CertFile: pick(p.flags.tlsCert, "MUSTER_TLS_CERT", t.tls.CertFile),
 		KeyFile:  pick(p.flags.tlsKey, "MUSTER_TLS_KEY", t.tls.KeyFile),
 	}
+	t.login = p.sasl(t.sasl)
 	return t
 }
 
 // declaredTarget returns what the configuration that an argument names says about ZooKeeper.
 func (p *process) declaredTarget(cfg *spec.Config, arg string) target {
 	z, dir := cfg.ZooKeeper, p.configDir(arg)
+	declaredSASL := z.SASL
+	declaredSASL.KeytabFile, declaredSASL.Krb5Conf = p.tlsPath(dir, z.SASL.KeytabFile), p.tlsPath(dir, z.SASL.Krb5Conf)
 	return target{
 		servers: slices.Clone(z.Servers), by: byConfiguration, timeout: time.Duration(z.SessionTimeout),
 		tls: resource.TLS{
@@ -71,6 +76,7 @@ func (p *process) declaredTarget(cfg *spec.Config, arg string) target {
 			CertFile: p.tlsPath(dir, z.TLS.CertFile),
 			KeyFile:  p.tlsPath(dir, z.TLS.KeyFile),
 		},
+		sasl: declaredSASL,
 	}
 }
 
@@ -94,9 +100,13 @@ const connectTimeout = 5 * time.Second
 // connect opens a session. The session outlives ctx: a signal must not interrupt the writes in flight.
 func (p *process) connect(ctx context.Context, t target) (*zkconn.Session, error) {
 	auth, err := p.credentials()
-	if err == nil && len(auth) > 0 {
+	if proves, _ := p.authenticates(t); err == nil && proves {
 		err = p.checkHosts(t)
 	}
+	if err != nil {
+		return nil, err
+	}
+	login, err := p.login(t)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +117,8 @@ func (p *process) connect(ctx context.Context, t target) (*zkconn.Session, error
 	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, fmt.Errorf("gave up after %s", connectTimeout))
 	defer cancel()
 	s, err := zkconn.Dial(ctx, zkconn.Config{
-		Servers: t.servers, Timeout: t.timeout, Auth: auth, TLS: tlsConfig, Logger: p.log,
+		Servers: t.servers, Timeout: t.timeout, Auth: auth, SASL: login, TLS: tlsConfig,
+		Logger: p.log,
 	})
 	p.session.Store(s)
 	return s, wrapDialError(err)
@@ -211,8 +222,8 @@ func (p *process) credentials() ([]zkconn.Auth, error) {
 // checkACL refuses an ACL with the scheme "auth" if muster does not authenticate: ZooKeeper would refuse every write. A
 // client certificate authenticates too.
 func (p *process) checkACL(t target, acl []string) error {
-	auth, err := p.credentials()
-	if err != nil || len(auth) > 0 || t.files.CertFile != "" {
+	proves, err := p.authenticates(t)
+	if err != nil || proves || t.files.CertFile != "" {
 		return err
 	}
 	for _, entry := range acl {

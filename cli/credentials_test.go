@@ -73,7 +73,9 @@ func TestCredentialsAreNotForTheCommand(t *testing.T) {
 
 // secretNames are the variables with which a process reaches ZooKeeper and Redis.
 func secretNames() []string {
-	return []string{"MUSTER_ZK_AUTH", "MUSTER_TLS_KEY", "MUSTER_REDIS_PASSWORD", "MUSTER_SENTINEL_PASSWORD"}
+	return []string{
+		"MUSTER_ZK_AUTH", "MUSTER_SASL_PASSWORD", "MUSTER_TLS_KEY", "MUSTER_REDIS_PASSWORD", "MUSTER_SENTINEL_PASSWORD",
+	}
 }
 
 // environmentOf starts a process with credentials, and returns the environment that its command shows.
@@ -81,7 +83,7 @@ func (f queueFixture) environmentOf(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
 	cmd.Env = append(cmd.Env, "OUT="+out, "MUSTER_ZK_AUTH=digest:ann:secret",
-		"MUSTER_TLS_KEY=", "MUSTER_SENTINEL_PASSWORD=unused")
+		"MUSTER_TLS_KEY=", "MUSTER_SENTINEL_PASSWORD=unused", "MUSTER_SASL_PASSWORD=unused")
 	cmd.Env = append(cmd.Env, redisEnviron()...)
 	startOnScreen(t, cmd)
 	var shown []byte

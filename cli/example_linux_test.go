@@ -383,6 +383,7 @@ func (h *hello) pods(job kubernetesJob, run string) map[*exec.Cmd]*screen {
 		}
 		cmd := h.image.command([]string{
 			"MUSTER_SERVERS=" + h.servers, "MUSTER_RUN=" + run, fmt.Sprint("JOB_COMPLETION_INDEX=", i),
+			"MUSTER_DATACENTER=", // as if the pod had no such label
 		}, args)
 		workers[cmd] = startOnScreen(h.t, cmd)
 	}
@@ -478,6 +479,23 @@ exit "$code"
 		h.complete(map[*exec.Cmd]*screen{cmd: startOnScreen(h.t, cmd)})
 	}
 	expect(h.t, result(h.service("status")), 0, "slurm-4711")
+
+	// The rack of a task is its leaf switch, if Slurm says that.
+	err := os.WriteFile(filepath.Join(dir, "muster"), []byte("#!/bin/sh\necho \"$1 in <$MUSTER_RACK>\"\n"), 0o755)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, c := range []struct{ address, pattern, rack string }{
+		{"", "", ""}, {"node7", "node", ""}, {"node7.example.com", "node", ""},
+		{"s1.node7", "switch.node", "s1"}, {"s0.s1.node7", "switch.switch.node", "s1"},
+	} {
+		got := result(h.onHost(dir, []string{
+			"SLURM_JOB_ID=4711", "SLURM_TOPOLOGY_ADDR=" + c.address, "SLURM_TOPOLOGY_ADDR_PATTERN=" + c.pattern,
+		}, "./slurm.sh"))
+		if want := strings.Repeat("worker in <"+c.rack+">\n", 4); got.code != 0 || got.stdout != want {
+			h.t.Errorf("%q: %+v, want %q", c.address, got, want)
+		}
+	}
 }
 
 func (h *hello) copyHosts(dir string) {

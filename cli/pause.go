@@ -102,7 +102,7 @@ func (o *pauseOptions) edit(
 		if scope.cfg != nil {
 			acl = scope.cfg.ZooKeeper.ACL
 		}
-		store, err := zkstate.NewStore(scope.session, p.storeConfig(scope.home, o.stack, acl))
+		store, err := zkstate.NewStore(scope.session, p.storeConfig(scope.target, scope.home, o.stack, acl))
 		if err != nil {
 			return err
 		}

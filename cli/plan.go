@@ -162,7 +162,7 @@ func (p *process) applyFile(name string, servers, policies []string) string {
 		words = append(words, "-C", p.flags.dir)
 	}
 	auth, err := p.credentials()
-	if err == nil && len(auth) > 0 && p.environ.value("MUSTER_SERVERS") == "" &&
+	if err == nil && (len(auth) > 0 || p.envSASL("mechanism") != "") && p.environ.value("MUSTER_SERVERS") == "" &&
 		p.checkHosts(target{servers: servers, by: byPlan}) != nil {
 		words = append(words, "--servers", strings.Join(servers, ","))
 	}
@@ -289,7 +289,7 @@ func compare(ctx context.Context, cfg *spec.Config, t target, r *zkstate.Reader,
 	c.saved = planfile.Saved{
 		Created: c.started.UTC().Truncate(time.Second), MusterVersion: version().Version, Servers: t.servers,
 		ACL: cfg.ZooKeeper.ACL, SessionTimeout: cfg.ZooKeeper.SessionTimeout, ConfigDigest: cfg.Digest, TLS: t.tls,
-		Plan: c.plan,
+		SASL: t.sasl, Plan: c.plan,
 	}
 	return c, nil
 }

@@ -122,7 +122,7 @@ func runReconcile(ctx context.Context, p *process, o reconcileOptions, dir strin
 		Load:     func() (*reconcile.Configuration, error) { return p.loadReconciled(dir, o, cfg) },
 		Connect:  func(ctx context.Context) (*zkconn.Session, error) { return p.connect(ctx, t) },
 		Open: func(s *zkconn.Session) (*zkstate.Store, error) {
-			c := p.storeConfig(cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL)
+			c := p.storeConfig(t, cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL)
 			c.Who, c.Version = p.environ.who(""), version().Version
 			c.Who.Actor = "muster reconcile (" + p.user() + ")"
 			return zkstate.NewStore(s, c)
@@ -166,6 +166,7 @@ func (p *process) loadReconciled(
 	case cfg.Stack != first.Stack || cfg.Home != first.Home ||
 		!slices.Equal(cfg.ZooKeeper.Servers, first.ZooKeeper.Servers) ||
 		!slices.Equal(cfg.ZooKeeper.ACL, first.ZooKeeper.ACL) || cfg.ZooKeeper.TLS != first.ZooKeeper.TLS ||
+		cfg.ZooKeeper.SASL != first.ZooKeeper.SASL ||
 		cfg.ZooKeeper.SessionTimeout != first.ZooKeeper.SessionTimeout:
 		return nil, fmt.Errorf("%w: stack %s, home %s, and what its zookeeper block says", reconcile.ErrElsewhere,
 			cfg.Stack, cfg.Home)

@@ -59,6 +59,7 @@ type process struct {
 
 	operates bool // the command changes a group or a queue: the history does not say what it did
 	*hints
+	logins *sync.Map // by sasl.Config: one keeps its tickets for the next session
 
 	redisHosts   []string    // of the queues that the applied plan declares
 	reportErrors []error     // of reports that were not written
@@ -81,6 +82,8 @@ func Run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 		err:     &stream{w: stderr},
 		log:     slog.New(slog.DiscardHandler),
 		hints:   new(hints),
+
+		logins: new(sync.Map),
 	}
 	if wantsJSON(args) {
 		p.err.makeRecords()

@@ -207,7 +207,7 @@ func checkNextStep(stderr string) error {
 // inheritedVariables is the part of the environment that background commands get.
 var inheritedVariables = []string{
 	"PATH", "HOME", "TMPDIR", "USER", "WORK", "ROOT",
-	"MUSTER_SERVERS", "MUSTER_ROOT", "MUSTER_VAR_root", "MUSTER_ZK_AUTH",
+	"MUSTER_SERVERS", "MUSTER_ROOT", "MUSTER_VAR_root", "MUSTER_ZK_AUTH", "MUSTER_RACK", "MUSTER_DATACENTER",
 	"MUSTER_REDIS_PASSWORD", "MUSTER_REDIS_HOSTS", "MUSTER_VAR_redis", "MUSTER_VAR_servers", "MUSTER_FILE",
 }
 

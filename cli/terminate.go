@@ -67,7 +67,7 @@ func (o terminateOptions) run(ctx context.Context, p *process, scope *searchScop
 	if err := p.resolveStack(scope, &o, name); err != nil {
 		return err
 	}
-	store, err := zkstate.NewStore(scope.session, p.storeConfig(scope.home, o.stack, nil))
+	store, err := zkstate.NewStore(scope.session, p.storeConfig(scope.target, scope.home, o.stack, nil))
 	if err != nil {
 		return err
 	}

@@ -1,18 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"muster/plan"
 	"muster/resource"
 	"muster/resource/job"
-	"muster/spec"
 	"muster/text"
 	"muster/worker"
 	"muster/wrap"
@@ -28,6 +30,8 @@ type workerOptions struct {
 	job            string
 	declared       bool // --file is given: create the job as the configuration declares it
 	advertise, run string
+	rack, center   string
+	ports          []string
 	index, start   string
 	startGiven     bool
 }
@@ -64,6 +68,15 @@ The last line on standard error says whose the exit code is.`,
 		"the flag also creates the job as declared there, if it is missing")
 	fs.StringVar(&o.advertise, "advertise", "",
 		"`HOST:PORT` at which other workers reach this one; default this machine and a free port")
+	fs.StringVar(&o.rack, "rack", "",
+		"`RACK` that the worker is in, for the others to read: muster does not place by it (MUSTER_RACK)")
+	fs.StringVar(&o.center, "datacenter", "",
+		"`NAME` of the data center that the worker is in, for the others to read (MUSTER_DATACENTER)")
+	fs.StringArrayVar(&o.ports, "port", nil,
+		"`NAME=PORT` is another port of the worker, for the others to read (repeatable, up to 16)")
+	for _, flag := range []string{"rack", "datacenter", "port"} {
+		completeWith(cmd, flag)
+	}
 	fs.StringVar(&o.index, "index", "", "`K` is the worker's id, if the job declares ids = \"index\"; "+
 		"default the index of a container, else the number after the last dash of the identity")
 	fs.StringVar(&o.run, "run", "",
@@ -131,7 +144,7 @@ func (p *process) workerConfig(o workerOptions) (c wrap.Config, err error) {
 		}
 		declared = d.(job.Job)
 		c.Create = func(ctx context.Context, s *zkconn.Session) error {
-			return p.createJob(ctx, s, cfg, declared, quiet)
+			return p.createJob(ctx, s, p.storeConfig(t, cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL), declared, quiet)
 		}
 	}
 	c.Life = p.life(o.lifeOptions, t, declared.Timeouts.Session)
@@ -174,6 +187,9 @@ func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
 		}
 		c.Info = znode.Worker{IP: host, Port: port}
 	}
+	if err := p.workerPlace(o, &c.Info); err != nil {
+		return c, err
+	}
 	if o.index != "" {
 		k, err := worker.ParseIndex(o.index)
 		if err != nil {
@@ -208,9 +224,57 @@ func (p *process) workerIdentity(o workerOptions) (c worker.Config, err error) {
 	return c, nil
 }
 
+// workerPlace adds where the worker is, and its additional ports.
+func (p *process) workerPlace(o workerOptions, to *znode.Worker) error {
+	name := func(given, flag, variable, example string) (string, error) {
+		source := flag
+		if given == "" {
+			given, source = p.environ.value(variable), variable
+		}
+		if given == "" {
+			return "", nil
+		}
+		if err := znode.CheckPlace(given); err != nil {
+			return "", usagef("muster worker --job NAME "+flag+" "+example, "%s: %w", source, err)
+		}
+		return given, nil
+	}
+	var err, centerErr error
+	to.Node.Rack, err = name(o.rack, "--rack", "MUSTER_RACK", "r7")
+	to.Node.Datacenter, centerErr = name(o.center, "--datacenter", "MUSTER_DATACENTER", "eu-1")
+	if err = cmp.Or(err, centerErr); err != nil {
+		return err
+	}
+	to.Ports, err = namedPorts(o.ports)
+	return err
+}
+
+// namedPorts reads additional ports, each as NAME=PORT.
+func namedPorts(all []string) (map[string]int, error) {
+	var ports map[string]int
+	next := "muster worker --job NAME --port metrics=9090"
+	for _, given := range all {
+		name, digits, _ := strings.Cut(given, "=")
+		port, err := strconv.Atoi(digits)
+		switch _, twice := ports[name]; {
+		case err != nil:
+			return nil, usagef(next, "--port %.100q is not NAME=PORT", given)
+		case twice:
+			return nil, usagef(next, "--port: two ports have the name %.100q", name)
+		case ports == nil:
+			ports = map[string]int{}
+		}
+		ports[name] = port
+	}
+	if err := znode.CheckPorts(ports); err != nil {
+		return nil, usagef(next, "--port: %w", err)
+	}
+	return ports, nil
+}
+
 // createJob creates the job as an apply would, unless it exists.
-func (p *process) createJob(ctx context.Context, s *zkconn.Session, cfg *spec.Config, j job.Job, quiet bool) error {
-	store, err := zkstate.NewStore(s, p.storeConfig(cfg.Home, cfg.Stack, cfg.ZooKeeper.ACL))
+func (p *process) createJob(ctx context.Context, s *zkconn.Session, c zkstate.Config, j job.Job, quiet bool) error {
+	store, err := zkstate.NewStore(s, c)
 	if err != nil {
 		return err
 	}

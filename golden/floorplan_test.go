@@ -95,6 +95,8 @@ func floorPlan() map[string]room {
 		"zkstate/seat": {
 			ours: []string{"resource", "zkstate", "zkstate/election", "zkstate/zkconn", "zkstate/znode"},
 		},
+		// How a session logs in to servers, and all that knows the library for Kerberos.
+		"zkstate/sasl":   {ours: []string{"zkstate/zkconn"}, others: []string{"github.com/jcmturner/gokrb5/v8"}},
 		"zkstate/zkconn": {others: []string{"github.com/go-zookeeper/zk"}},
 		// What one participant can do to others: tests only.
 		"zkstate/hostile": {},
@@ -182,8 +184,8 @@ func floorPlan() map[string]room {
 		"sim/needs":       {}, // for tests only
 		// What tests with real servers share.
 		"sim/rig": {ours: []string{
-			"dev/fault", "dev/redisserver", "dev/zkserver", "plan", "resource", "tasks/store/storemodel", "zkstate",
-			"zkstate/zkconn",
+			"dev/daemon", "dev/fault", "dev/redisserver", "dev/zkserver", "plan", "resource", "sim/needs",
+			"tasks/store/storemodel", "zkstate", "zkstate/zkconn",
 		}},
 		"golden": {},
 		// A kind for tests.

@@ -219,6 +219,9 @@ func workersOf(n, done int, lost ...int) []view.Worker {
 			ID: id, Identity: fmt.Sprintf("worker-%d", id), Address: fmt.Sprintf("10.0.%d.%d:7000", id/250, id%250),
 			State: view.Live, Restarts: &restarts, Since: ago(2 * time.Hour), Joined: ago(2 * time.Hour),
 		}
+		if id < 2 { // the others do not say where they are
+			w.Rack, w.Datacenter, w.Ports = fmt.Sprint("r", id), "eu-1", map[string]int{"metrics": 9090}
+		}
 		switch {
 		case slices.Contains(lost, id):
 			w.State, w.LastExit, w.Since = view.Lost, "signal 9", ago(4*time.Minute)

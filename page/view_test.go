@@ -482,7 +482,7 @@ func checkName(t *testing.T, name string) {
 		Stacks: []Stack{{Name: name, Roots: []string{name}}},
 	}
 	slices.SortFunc(b.Resources, func(x, y view.Resource) int { return strings.Compare(x.Path, y.Path) })
-	workers := []view.Worker{{Identity: name, Address: name, State: view.Live, LastExit: name}}
+	workers := []view.Worker{{Identity: name, Address: name, State: view.Live, LastExit: name, Rack: name}}
 	v := newViews()
 	shows := map[string]string{}
 	for view, r := range map[string]Request{

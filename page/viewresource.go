@@ -167,6 +167,7 @@ func (p *painter) workers(all []view.Worker, v workersView) {
 type cell struct {
 	ID                             int
 	State, Identity, Address, Exit string // the state is "absent" if nobody has joined with this id
+	Place                          string // empty: not known
 	Since                          int64  // seconds; 0: not known
 	Restarts                       int    // -1: not known
 }
@@ -187,7 +188,7 @@ func (p *painter) grid(d *Detail, n int) {
 		if w.ID < 0 || w.ID >= n {
 			continue
 		}
-		c := cell{w.ID, string(w.State), w.Identity, w.Address, w.LastExit, 0, -1}
+		c := cell{w.ID, string(w.State), w.Identity, w.Address, w.LastExit, w.Place(), 0, -1}
 		if !w.Since.IsZero() {
 			c.Since = w.Since.Unix()
 		}

@@ -70,12 +70,12 @@ func formingJob() view.Resource {
 	never, once := 0, 1
 	j.Workers = []view.Worker{
 		{ID: 0, Identity: "w-0", Address: "10.0.0.1:7000", State: view.Live, Restarts: &once, LastExit: "1",
-			Joined: hour(-9), Since: hour(-7)},
+			Joined: hour(-9), Since: hour(-7), Rack: "r7", Datacenter: "eu-1"},
 		{ID: 1, Identity: "w-1", State: view.Completed, Restarts: &once, LastExit: "0", Joined: hour(-8), Since: hour(-2)},
 		{ID: 2, Identity: "w-2", State: view.Left, Restarts: &never, LastExit: "137"},
 		{ID: 3, Identity: "w-3", State: view.Lost, Restarts: &never},
 		{ID: 6, Identity: "w-6\u202e", State: view.Left, Restarts: &never, LastExit: "signal 9"},
-		{ID: -1, Identity: "late", State: view.Live},
+		{ID: -1, Identity: "late", State: view.Live, Rack: "r8\x1b[1m"},
 	}
 	return j
 }

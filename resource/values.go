@@ -125,6 +125,56 @@ type TLS struct {
 	KeyFile  string `json:"key_file,omitempty"`
 }
 
+// SASL says how to log in to ZooKeeper. It holds no secret. File names are as in TLS.
+type SASL struct {
+	Mechanism  string `json:"mechanism,omitempty"` // SASLDigest or SASLKerberos; "" logs nobody in
+	Username   string `json:"username,omitempty"`  // of SASLDigest
+	Principal  string `json:"principal,omitempty"` // of SASLKerberos, like all that follow
+	KeytabFile string `json:"keytab_file,omitempty"`
+	Krb5Conf   string `json:"krb5_conf,omitempty"`
+
+	Service              string `json:"service,omitempty"` // the server is SERVICE/HOST, or ServerPrincipal
+	CanonicalizeHostname bool   `json:"canonicalize_hostname,omitempty"`
+	ServerPrincipal      string `json:"server_principal,omitempty"`
+}
+
+// The mechanisms.
+const (
+	SASLDigest   = "DIGEST-MD5"
+	SASLKerberos = "GSSAPI"
+)
+
+// Texts are the arguments that are texts, by their names.
+func (s *SASL) Texts() map[string]*string {
+	return map[string]*string{
+		"mechanism": &s.Mechanism, "username": &s.Username, "principal": &s.Principal, "keytab_file": &s.KeytabFile,
+		"krb5_conf": &s.Krb5Conf, "service": &s.Service, "server_principal": &s.ServerPrincipal,
+	}
+}
+
+// Problem says what is wrong, and what to do; both are empty if nothing is.
+func (s SASL) Problem() (why, help string) {
+	kerberos := s
+	kerberos.Mechanism, kerberos.Username = "", ""
+	switch {
+	case s.Mechanism == "":
+		return "it names no mechanism", `add: mechanism = "DIGEST-MD5" or "GSSAPI"`
+	case s.Mechanism != SASLDigest && s.Mechanism != SASLKerberos:
+		return fmt.Sprintf("there is no mechanism %q", s.Mechanism), "DIGEST-MD5 and GSSAPI are known"
+	case s.Mechanism == SASLDigest && s.Username == "":
+		return "DIGEST-MD5 needs a username", "give it; MUSTER_SASL_PASSWORD takes the password"
+	case s.Mechanism == SASLDigest && kerberos != SASL{}:
+		return "DIGEST-MD5 takes a username only", "remove what is for GSSAPI"
+	case s.Mechanism == SASLKerberos && s.Username != "":
+		return "GSSAPI takes a principal, no username", "give principal in place of username"
+	case s.KeytabFile != "" && !strings.Contains(s.Principal, "@"):
+		return "a keytab needs a principal with its realm", `such as principal = "muster@EXAMPLE"`
+	case s.ServerPrincipal != "" && s.Service != "":
+		return "server_principal is the whole principal of the servers", "remove service"
+	}
+	return "", ""
+}
+
 // Codes are exit codes, ascending and each once.
 type Codes []int
 

@@ -68,6 +68,7 @@ const (
 	codeACL          = "M1605"
 	codeTLS          = "M1606"
 	codeTakeOver     = "M1607"
+	codeSASL         = "M1608"
 	codeIgnored      = "M1701"
 	codeIgnoreField  = "M1702"
 	codeDate         = "M1703"

@@ -79,6 +79,7 @@ type ZooKeeper struct {
 	SessionTimeout resource.Duration
 	ACL            []string // scheme:id:perms; nil: not declared
 	TLS            resource.TLS
+	SASL           resource.SASL
 }
 
 // Defaults of the zookeeper block.
@@ -177,6 +178,9 @@ func (c *Config) digest() string {
 		"stack": c.Stack, "home": c.Home, "roots": sorted(c.Roots), "take_over": sorted(c.TakeOver),
 		"servers": c.ZooKeeper.Servers, "session_timeout": c.ZooKeeper.SessionTimeout, "acl": sorted(c.ZooKeeper.ACL),
 		"tls": c.ZooKeeper.TLS, "ignores": append([]resource.Ignore{}, c.Ignores...),
+	}
+	if c.ZooKeeper.SASL != (resource.SASL{}) {
+		meaning["sasl"] = c.ZooKeeper.SASL
 	}
 	byAddress := slices.SortedStableFunc(slices.Values(c.Declared), func(a, b resource.Declaration) int {
 		return cmp.Compare(a.ID().Address, b.ID().Address)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -135,7 +136,7 @@ func (l *loader) readZooKeeper(c *Config) {
 	s := l.newScope("zookeeper")
 	body := s.content(b.Body, schema{
 		args:   []string{"servers", "session_timeout", "acl"},
-		blocks: []blockType{{name: "tls"}},
+		blocks: []blockType{{name: "tls"}, {name: "sasl"}},
 	})
 	if a := body.args["servers"]; store(&z.Servers)(s.texts(a, s.server)) && len(z.Servers) == 0 {
 		s.wrong(codeServer, a, cty.NilVal, "servers must hold at least one host:port").Help =
@@ -148,6 +149,9 @@ func (l *loader) readZooKeeper(c *Config) {
 	}
 	if b := s.single(body, "tls"); b != nil {
 		l.readTLS(z, b)
+	}
+	if b := s.single(body, "sasl"); b != nil {
+		l.readSASL(z, b)
 	}
 }
 
@@ -168,6 +172,32 @@ func (l *loader) readTLS(z *ZooKeeper, b *hcl.Block) {
 			"give both for a client certificate, or neither"
 	} else if z.TLS == (resource.TLS{}) {
 		s.add(codeTLS, &b.DefRange, "the tls block names no file").Help = "give at least ca_file, or remove the block"
+	}
+}
+
+func (l *loader) readSASL(z *ZooKeeper, b *hcl.Block) {
+	s := l.newScope("sasl of zookeeper")
+	texts := z.SASL.Texts()
+	const canonicalize, password = "canonicalize_hostname", "password"
+	body := s.content(b.Body, schema{args: append(slices.Sorted(maps.Keys(texts)), canonicalize, password)})
+	if a := body.args[password]; a != nil {
+		d := s.wrong(codeSASL, a, cty.NilVal, "a password is never written in a configuration")
+		d.Help = "set MUSTER_SASL_PASSWORD or MUSTER_SASL_PASSWORD_FILE"
+		d.hideSource()
+	}
+	for name, to := range texts {
+		if a := body.args[name]; store(to)(s.text(a)) && *to == "" {
+			s.wrong(codeSASL, a, cty.NilVal, "%s must not be empty", name).Help = "remove the argument"
+		}
+	}
+	if v, ok := s.decode(body.args[canonicalize], cty.Bool, "true or false"); ok {
+		z.SASL.CanonicalizeHostname = v.True()
+	}
+	if s.failed {
+		return
+	}
+	if why, help := z.SASL.Problem(); why != "" {
+		s.add(codeSASL, &b.DefRange, "%s", why).Help = help
 	}
 }
 
@@ -236,7 +266,7 @@ func aclProblem(text string) (why, help string) {
 		return "an ACL entry is scheme:id:perms", `such as "auth::cdrwa" or "world:anyone:r"`
 	}
 	scheme, id, perms := text[:first], text[first+1:last], text[last+1:]
-	schemes := []string{"world", "auth", "digest", "ip", "x509"}
+	schemes := []string{"world", "auth", "digest", "sasl", "ip", "x509"}
 	if !slices.Contains(schemes, scheme) {
 		return fmt.Sprintf("there is no ACL scheme %q", scheme), meant(scheme, schemes, "schemes are")
 	}
@@ -278,6 +308,10 @@ func idProblem(scheme, id, perms string) (why, help string) {
 					`write "ip:10.0.0.7:r" or "ip:10.0.0.0/8:r"`
 			}
 		}
+	case "sasl":
+		if id == "" {
+			return "the id of the scheme sasl is the name that the servers give a user", `write "sasl:me@EXAMPLE:cdrwa"`
+		}
 	case "x509":
 		if id == "" {
 			return "the id of the scheme x509 is the subject of a certificate", `write "x509:CN=me,O=us:cdrwa"`
@@ -288,7 +322,7 @@ func idProblem(scheme, id, perms string) (why, help string) {
 
 // warnOpen warns if what apply creates can be changed by everybody.
 func (l *loader) warnOpen(c *Config) {
-	open := c.ZooKeeper.ACL == nil && !l.opts.HasCredentials
+	open := c.ZooKeeper.ACL == nil && !l.opts.HasCredentials && c.ZooKeeper.SASL.Mechanism == ""
 	for _, entry := range c.ZooKeeper.ACL {
 		perms, ok := strings.CutPrefix(entry, "world:anyone:")
 		open = open || ok && strings.ContainsAny(perms, "cdwa")
@@ -304,5 +338,5 @@ func (l *loader) warnOpen(c *Config) {
 	what := cmp.Or(text.And(slices.Compact(kinds)), "jobs")
 	d := l.add(codeOpen, &b.DefRange, "everybody who reaches ZooKeeper may change these %s", what)
 	d.Severity = Warning
-	d.Help = `set MUSTER_ZK_AUTH=digest:user:password and acl = ["auth::cdrwa"] in the zookeeper block`
+	d.Help = `log in (a sasl block, or MUSTER_ZK_AUTH=digest:user:password), and set acl = ["auth::cdrwa"]`
 }

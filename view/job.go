@@ -18,10 +18,15 @@ type Worker struct {
 	Identity string      `json:"identity"`
 	Address  string      `json:"address"`
 	State    WorkerState `json:"state"`
-	Restarts *int        `json:"restarts,omitempty"`  // how often it joined again; nil: not known
-	LastExit string      `json:"last_exit,omitempty"` // the last known end of its command: a code, or a signal
-	Since    time.Time   `json:"since,omitzero"`      // it is in its state; absent: not known
-	Joined   time.Time   `json:"joined,omitzero"`     // it joined this run for the first time; absent: not known
+	// Where it says that it is, and its additional ports by name. What is empty is not known.
+	Rack       string         `json:"rack,omitempty"`
+	Datacenter string         `json:"datacenter,omitempty"`
+	Ports      map[string]int `json:"ports,omitempty"`
+
+	Restarts *int      `json:"restarts,omitempty"`  // how often it joined again; nil: not known
+	LastExit string    `json:"last_exit,omitempty"` // the last known end of its command: a code, or a signal
+	Since    time.Time `json:"since,omitzero"`      // it is in its state; absent: not known
+	Joined   time.Time `json:"joined,omitzero"`     // it joined this run for the first time; absent: not known
 }
 
 // WorkerState is the state of a worker.
@@ -35,6 +40,18 @@ const (
 	Left      WorkerState = "left"
 	Lost      WorkerState = "lost"
 )
+
+// Place is "rack r7, data center eu-1", or what is known of it.
+func (w Worker) Place() string {
+	var parts []string
+	if w.Rack != "" {
+		parts = append(parts, "rack "+w.Rack)
+	}
+	if w.Datacenter != "" {
+		parts = append(parts, "data center "+w.Datacenter)
+	}
+	return strings.Join(parts, ", ")
+}
 
 // Barrier is a round of a barrier that is under way: somebody has arrived, and it is neither released nor aborted.
 type Barrier struct {
@@ -205,6 +222,9 @@ func (jobs) Sections(r Resource, now time.Time) []Section {
 			id, w.Identity, OrDash(w.Address), string(w.State), Age(now, w.Since), known(w.Restarts), OrDash(w.LastExit),
 		})
 	}
+	// These stand last: a narrow terminal leaves them out first.
+	addColumn(workers, "rack", r.Workers, func(w Worker) string { return w.Rack })
+	addColumn(workers, "data center", r.Workers, func(w Worker) string { return w.Datacenter })
 	var more []string
 	if r.MoreWorkers > 0 {
 		more = []string{text.Thousands(r.MoreWorkers) +
@@ -219,6 +239,17 @@ func (jobs) Sections(r Resource, now time.Time) []Section {
 	}
 	return []Section{
 		{Lines: r.Gang.Lines(job.Of(r.Observed.Record).Workers, now)}, {Table: workers}, {Lines: more}, {Table: barriers},
+	}
+}
+
+// addColumn adds a column to the table of these workers, unless all are silent.
+func addColumn(table [][]string, heading string, workers []Worker, of func(Worker) string) {
+	if !slices.ContainsFunc(workers, func(w Worker) bool { return of(w) != "" }) {
+		return
+	}
+	table[0] = append(table[0], heading)
+	for i, w := range workers {
+		table[i+1] = append(table[i+1], OrDash(of(w)))
 	}
 }
 

@@ -320,23 +320,35 @@ func TestRollIsWrittenOnceAllHaveJoined(t *testing.T) {
 	}
 }
 
-// TestRollThatDoesNotFit is not written: the Record says so, and peers are found by id.
-func TestRollThatDoesNotFit(t *testing.T) {
-	t.Parallel()
-	const n = 60
-	j, store := newJob(t, n)
+// joinLarge joins all workers of a job of 60, in one session, and returns the last one. Those before it describe
+// themselves in 15 KB each, as only the programs of others do, so that the roll does not fit.
+func joinLarge(t *testing.T, j job.Job) *worker.Member {
+	t.Helper()
 	large := map[string]int{}
 	for i := range 60 {
 		large[strings.Repeat("x", 250)+fmt.Sprint(i)] = 1
 	}
 	s := dial(t)
-	var last *worker.Member
-	for i := range n {
-		c := config(j, fmt.Sprint("w-", i))
-		c.Info.Ports = large
-		m := joinIn(t, s, c)
-		last = m
+	for i := 0; ; i++ {
+		m := joinIn(t, s, config(j, fmt.Sprint("w-", i)))
+		if i == j.Workers-1 {
+			return m
+		}
+		body, err := znode.EncodeWorker(znode.Worker{ID: m.ID, IP: "127.0.0.1", Port: 7000, Ports: large})
+		if err == nil {
+			_, err = s.Set(t.Context(), znode.ID(j.Root, m.Generation, m.ID), body, -1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
+}
+
+// TestRollThatDoesNotFit is not written: the Record says so, and peers are found by id.
+func TestRollThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	j, store := newJob(t, 60)
+	last := joinLarge(t, j)
 	for range 2 {
 		if err := last.WriteRoll(t.Context()); err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 type Config struct {
 	Root, Job string
 	Identity  string       // stable across restarts of the same worker; see Identify
-	Info      znode.Worker // the address its peers reach it at; its ID and Identity are ignored
+	Info      znode.Worker // the address that its peers reach it at, its place and ports; its ID and Identity are ignored
 	Index     *int         // the id that it brings, if the job takes ids from its workers; others refuse it
 	// FindIndex, unless nil, finds the index of an identity if Index is nil. Join calls it only for such a job.
 	FindIndex func(identity string) (int, error)
@@ -152,7 +152,7 @@ func newJoin(s *zkconn.Session, c Config) *join {
 
 // until calls attempt until it has made this process a worker, or has failed for good.
 func (j *join) until(ctx context.Context, attempt func(context.Context) (*Member, error)) (*Member, error) {
-	if err := znode.CheckIdentity(j.c.Identity); err != nil {
+	if err := cmp.Or(znode.CheckIdentity(j.c.Identity), checkInfo(j.c.Info)); err != nil {
 		return nil, err
 	}
 	for {

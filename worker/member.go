@@ -12,6 +12,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"muster/resource"
 	"muster/resource/job"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -415,6 +417,18 @@ func missingPart(refused *zkconn.Error) string {
 // If the process dies before the commit nothing has changed. If it dies after it, the address stays until the next life
 // of the identity joins with its own. A session that is lost takes the live znode along: the rejoin writes both again.
 // The roll, if it has been written, keeps the address that it has.
+
+// checkInfo says which part of what a worker says of itself cannot be in a roll.
+func checkInfo(w znode.Worker) error {
+	check := func(what, place string) error {
+		if place == "" {
+			return nil
+		}
+		return resource.InField(what, znode.CheckPlace(place))
+	}
+	return cmp.Or(check("rack", w.Node.Rack), check("data center", w.Node.Datacenter),
+		resource.InField("additional ports", znode.CheckPorts(w.Ports)))
+}
 
 // advertised is what the worker's znodes say.
 type advertised struct {

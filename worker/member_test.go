@@ -255,8 +255,7 @@ func TestWorkerOfAnEndedGenerationIsFenced(t *testing.T) {
 // field in it that it does not know, and the Record verifies.
 func TestNoRollKeepsWhatANewerMusterWrote(t *testing.T) {
 	t.Parallel()
-	const n = 60
-	j, store := newJob(t, n)
+	j, store := newJob(t, 60)
 	s := dial(t)
 	at := znode.Record(job.KindName, j.Root, j.Name)
 	body, _, err := s.Get(t.Context(), at)
@@ -280,18 +279,7 @@ func TestNoRollKeepsWhatANewerMusterWrote(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	large := map[string]int{}
-	for i := range 60 {
-		large[strings.Repeat("x", 250)+fmt.Sprint(i)] = 1
-	}
-	var last *worker.Member
-	for i := range n {
-		c := config(j, fmt.Sprint("w-", i))
-		c.Info.Ports = large
-		if last, err = worker.Join(t.Context(), s, c); err != nil {
-			t.Fatal(err)
-		}
-	}
+	last := joinLarge(t, j)
 	if err := last.WriteRoll(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,7 @@ func newSparedGang(t *testing.T, n int, edits ...func(*job.Job)) *gang {
 // config is that of a process of a gang with spares.
 func (g *gang) config(identity string) worker.Config {
 	c := config(g.job, identity)
+	c.Info.Node.Rack = "of-" + identity
 	c.FindIndex = func(identity string) (int, error) {
 		return worker.FindIndex(func(string) string { return "" }, identity)
 	}
@@ -129,6 +130,9 @@ func TestSpareReplaces(t *testing.T) {
 			g.members[1] = s.worker(t)
 			if m := g.members[1]; m.ID != 1 || m.Identity != "w-2" {
 				t.Fatalf("it is worker %d (%s)", m.ID, m.Identity)
+			}
+			if w, err := g.members[0].Lookup(t.Context(), 1); err != nil || w.Node.Rack != "of-w-2" {
+				t.Errorf("worker 1 is in rack %q, %v", w.Node.Rack, err)
 			}
 			g.start(2)
 			if missing, err := g.members[0].Unpublished(t.Context(), "key", nil); err != nil || len(missing) != 2 {

@@ -395,7 +395,7 @@ func (r *run) chooseAddress(ctx context.Context) error {
 			return err
 		}
 		defer free.Close()
-		w.Info = znode.Worker{IP: ip.String(), Port: free.Addr().(*net.TCPAddr).Port}
+		w.Info.IP, w.Info.Port = ip.String(), free.Addr().(*net.TCPAddr).Port
 	}
 	if w.Identity == "" {
 		w.Identity = w.Info.Address()

@@ -87,7 +87,10 @@ func (r *Reader) FillDetail(ctx context.Context, v *view.Resource, now time.Time
 
 // View is the worker as it is shown.
 func (w Worker) View() view.Worker {
-	shown := view.Worker{ID: w.ID, Identity: w.Identity, State: view.Left, Joined: w.Joined, Since: w.Since}
+	shown := view.Worker{
+		ID: w.ID, Identity: w.Identity, State: view.Left, Joined: w.Joined, Since: w.Since,
+		Rack: w.Info.Node.Rack, Datacenter: w.Info.Node.Datacenter, Ports: w.Info.Ports,
+	}
 	switch {
 	case w.Live:
 		shown.State = view.Live

@@ -36,12 +36,15 @@ func (e *Ensemble) configure(i int, places []place, o Options, found installatio
 		"data/myid":   strconv.Itoa(i + 1),
 		"logback.xml": logback,
 	}
+	if o.login(i) != "" {
+		files[loginFile] = o.login(i)
+	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			return nil, err
 		}
 	}
-	s := &Server{addr: daemon.Loopback(places[i].client), dir: dir, java: found.java, args: arguments(o, found)}
+	s := &Server{addr: daemon.Loopback(places[i].client), dir: dir, java: found.java, args: arguments(o, i, found)}
 	s.dial = new(net.Dialer).DialContext
 	if o.TLS {
 		config, err := e.certs.Config()
@@ -60,8 +63,18 @@ const logback = `<configuration>
 <root level="ERROR"><appender-ref ref="err"/></root></configuration>
 `
 
-// arguments are the arguments of java, for a process in the server's directory.
-func arguments(o Options, found installation) []string {
+const loginFile = "jaas.conf"
+
+// login is the login section of the i-th server.
+func (o Options) login(i int) string {
+	if i < len(o.Logins) {
+		return o.Logins[i]
+	}
+	return ""
+}
+
+// arguments are the arguments of java, for a process in the directory of the i-th server.
+func arguments(o Options, i int, found installation) []string {
 	args := []string{
 		// C1 alone starts fastest. One thread for garbage collection leaves the cores to other processes.
 		"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xms64m", "-Xmx" + o.Heap,
@@ -71,6 +84,10 @@ func arguments(o Options, found installation) []string {
 		"-Dzookeeper.nio.numWorkerThreads=0",             // default twice the cores; a fifth less work without
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 	}
+	if o.login(i) != "" {
+		args = append(args, "-Djava.security.auth.login.config="+loginFile)
+	}
+	args = append(args, o.Java...)
 	classes := strings.Join(append([]string{"."}, found.classes...), string(os.PathListSeparator))
 	return append(args, "-cp", classes, "org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg")
 }
@@ -93,6 +110,9 @@ func (e *Ensemble) settings(dir string, at place, places []place, o Options) str
 	if o.SuperPassword != "" {
 		sum := sha1.Sum([]byte("super:" + o.SuperPassword))
 		set("DigestAuthenticationProvider.superDigest", "super:"+base64.StdEncoding.EncodeToString(sum[:]))
+	}
+	if o.Logins != nil { // for ACLs: also on a server that logs nobody in
+		set("authProvider.1", "org.apache.zookeeper.server.auth.SASLAuthenticationProvider")
 	}
 	if o.Netty {
 		set("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory")

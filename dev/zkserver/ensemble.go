@@ -56,6 +56,11 @@ type Options struct {
 
 	Heap          string // of each server, as for java -Xmx; "" is 512m
 	SuperPassword string // permits everything to "super:<SuperPassword>" with scheme digest; "" is nobody
+
+	// Logins are the servers' login sections (JAAS), the first server's first: with one a server logs clients in by SASL.
+	// "" is a server that does not. Nil: none does.
+	Logins []string
+	Java   []string // more arguments of java, such as -Dzookeeper.sessionRequireClientSASLAuth=true
 }
 
 // Ensemble is a running set of servers.

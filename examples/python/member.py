@@ -103,10 +103,11 @@ class Member:
         if self.record["state"] != "open":
             return self.pause("the members were asked to stop")
         copy, names = self.zk.get(self.run)[0], self.zk.children(self.run)
-        known = json.loads(copy or b"{}")
-        if (known.get("generation"), known.get("group", {}).get("name"), known.get("group", {}).get("root")) != (
-                self.record["generation"], self.name, self.root):
-            return self.pause("the generation is not the record's own")
+        known = json.loads(copy or b"{}")  # one that is no JSON ends this program
+        own = known.get("group", {})
+        if known.get("generation") == self.record["generation"] and (own.get("name"), own.get("root")) != (
+                self.name, self.root):
+            return self.pause("the generation is another's")
         missing = [f for f in FOLDERS if f not in names]
         if "gate" not in names or 0 < len(missing) < len(FOLDERS):
             return self.pause("a part of the group is missing")

@@ -320,8 +320,8 @@ function showSelected() {
     }
     return;
   }
-  const { identity, address, since, restarts, exit } = cell.dataset;
-  const key = JSON.stringify([selected, cell.className, identity, address, since, restarts, exit]);
+  const { identity, address, place, since, restarts, exit } = cell.dataset;
+  const key = JSON.stringify([selected, cell.className, identity, address, place, since, restarts, exit]);
   if (box.dataset.shown === key && box.querySelector("dl")) return;
   box.dataset.shown = key;
   const state = cell.classList[1];
@@ -337,6 +337,7 @@ function showSelected() {
   add("state", state === "absent" ? "not joined" : text("span", state, "badge w-" + state));
   add("identity", identity && text("bdi", identity));
   add("address", address && text("bdi", address));
+  add("place", place && text("bdi", place));
   if (since) {
     const time = document.createElement("time");
     time.dateTime = since;

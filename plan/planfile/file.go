@@ -39,6 +39,7 @@ type Saved struct {
 	SessionTimeout resource.Duration `json:"session_timeout,omitempty"`
 	ConfigDigest   string            `json:"config_digest"`
 	TLS            resource.TLS      `json:"tls,omitzero"`
+	SASL           resource.SASL     `json:"sasl,omitzero"`
 	Plan           plan.Plan         `json:"-"`
 }
 
@@ -65,7 +66,7 @@ var noDigest = strings.Repeat("0", 2*sha256.Size)
 // Encode encodes s as CanonicalJSON with a newline at the end. The keys of resource_changes are Terraform's, so that
 // tools for its plans can read it.
 func Encode(kinds []resource.Kind, s Saved) ([]byte, error) {
-	for _, file := range []string{s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile} {
+	for _, file := range []string{s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile, s.SASL.KeytabFile, s.SASL.Krb5Conf} {
 		if filepath.IsAbs(file) {
 			return nil, fmt.Errorf("plan file: %s is an absolute path, which means nothing on another machine: "+
 				"write it relative to the configuration", file)

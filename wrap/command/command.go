@@ -200,7 +200,8 @@ func checkInterpreter(path string) error {
 // name the files that do: what a command has in its environment gets into its logs and its own children.
 func WithoutCredentials(environ []string) []string {
 	credentials := []string{ // one that ends with an underscore stands for all that begin so
-		"MUSTER_ZK_AUTH", "MUSTER_ZK_AUTH_FILE", "MUSTER_TLS_CERT", "MUSTER_TLS_KEY", "MUSTER_REDIS_", "MUSTER_SENTINEL_",
+		"MUSTER_ZK_AUTH", "MUSTER_ZK_AUTH_FILE", "MUSTER_SASL_", "MUSTER_TLS_CERT", "MUSTER_TLS_KEY", "MUSTER_REDIS_",
+		"MUSTER_SENTINEL_",
 	}
 	return slices.DeleteFunc(slices.Clone(environ), func(s string) bool {
 		name, _, _ := strings.Cut(s, "=")

@@ -630,6 +630,8 @@ func outcomeOf(err error) (outcome, error) {
 // outcomeOfCode is outcomeOf for error codes that the library does not know.
 func outcomeOfCode(code int) (outcome, error) {
 	switch code {
+	case codeDemandsLogin:
+		return refused, errDemandsLogin
 	case -5:
 		return refused, errors.New("the server could not read the request")
 	case -6:

@@ -34,7 +34,9 @@ const (
 	xidPing     = -2
 	xidReset    = -8 // as in ZooKeeper's own client
 	replyHeader = 16
-	codeNoNode  = -101
+
+	helloLeast, helloMost = 36, 37 // bytes, of the answer to a handshake
+	codeNoNode            = -101
 )
 
 var errNotZooKeeper = errors.New("answers, but not like a ZooKeeper server")
@@ -48,6 +50,7 @@ type conn struct {
 	net.Conn
 	session *Session
 	to      endpoint
+	login   Login // nil without SASL
 
 	// Used by the library's reading goroutine.
 	in     *bufio.Reader // reads through limitedReader
@@ -212,10 +215,11 @@ func (c *conn) nextFrame() error {
 
 // readHandshake reads the answer to the handshake: protocol version (4 bytes), timeout in ms (4), session id (8),
 // password (4+16) and perhaps a flag. What does not fit is a failure of this server. Another session than ours is the
-// end of ours: the library would go on in it, and our ephemeral znodes are not there.
+// end of ours: the library would go on in it, and our ephemeral znodes are not there. The login comes here, since the
+// library sends nothing before it has this answer.
 func (c *conn) readHandshake() error {
 	c.readBy = time.Now().Add(c.session.handshakeLimit())
-	frame, err := readFrame(c.in, 36, 37)
+	frame, err := readFrame(c.in, helloLeast, helloMost)
 	if err != nil {
 		return err
 	}
@@ -229,26 +233,34 @@ func (c *conn) readHandshake() error {
 	case id != 0 && (timeout <= 0 || timeout > longestTimeout):
 		return fmt.Errorf("%w: it grants a session of %s", errNotZooKeeper, timeout)
 	}
+	if id != 0 {
+		if !c.session.isOurs(id, secret) {
+			c.session.end(errOther)
+			return errOther
+		}
+		if err := c.logIn(); err != nil {
+			return err
+		}
+	}
 	c.ready, c.readBy = frame, time.Time{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if id != 0 && !c.session.granted(c, id, secret, timeout) {
-		c.session.end(errOther)
-		return errOther
+	if id != 0 {
+		c.session.granted(c, id, secret, timeout)
 	}
 	c.handshaken, c.resets = true, c.session.watches.connected()
 	return nil
 }
 
-// readFrame reads a frame that has one of these lengths.
-func readFrame(from io.Reader, lengths ...uint32) ([]byte, error) {
+// readFrame reads a frame whose length is within these bounds.
+func readFrame(from io.Reader, least, most uint32) ([]byte, error) {
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(from, head); err != nil {
 		return nil, err
 	}
 	length := binary.BigEndian.Uint32(head)
 	switch {
-	case slices.Contains(lengths, length):
+	case least <= length && length <= most:
 	case head[0] == 0x15 && head[1] == 0x03:
 		return nil, fmt.Errorf("%w: it speaks TLS", errNotZooKeeper)
 	default:

@@ -108,9 +108,10 @@ type hosts struct {
 	jitter   func(most time.Duration) time.Duration
 
 	round     []endpoint
-	at        int // index in round
-	failures  int // in this round
-	rounds    int // without success
+	at        int  // index in round
+	failures  int  // in this round
+	rounds    int  // without success
+	refused   bool // a server of this round has refused the login
 	connected time.Time
 
 	mu      sync.Mutex
@@ -159,7 +160,7 @@ func (h *hosts) current() endpoint { return h.round[h.at] }
 // resolve starts a new round. It keeps the old addresses of a name for which the name service does not answer.
 func (h *hosts) resolve() {
 	before := h.round
-	h.round, h.failures = nil, 0
+	h.round, h.failures, h.refused = nil, 0, false
 	for _, e := range lookup(h.ctx, h.servers) {
 		if dns, ok := errors.AsType[*net.DNSError](e.err); ok && !dns.IsNotFound {
 			other := func(o endpoint) bool { return o.server != e.server || o.err != nil }
@@ -208,15 +209,20 @@ func (h *hosts) setReason(s server, reason string) {
 	h.reasons[s] = reason
 }
 
-// unreachable is the error that names every server and the reason why it failed.
+// unreachable is the error when time is up.
 func (h *hosts) unreachable(cause error) error {
+	return fmt.Errorf("%w: %w", h.allReasons(ErrUnreachable), cause)
+}
+
+// allReasons is an error of this kind that names every server and the reason why it failed.
+func (h *hosts) allReasons(kind error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []string
 	for _, s := range h.servers {
 		all = append(all, fmt.Sprintf("%s: %s", s, cmp.Or(h.reasons[s], "no answer yet")))
 	}
-	return fmt.Errorf("%w: %s: %w", ErrUnreachable, strings.Join(all, "; "), cause)
+	return fmt.Errorf("%w: %s", kind, strings.Join(all, "; "))
 }
 
 // gate is open while the session has a connection. Every call waits for it before it calls the library, so that the

@@ -34,6 +34,7 @@ type Config struct {
 	Servers []string      // "host:port" or "host" (port 2181)
 	Timeout time.Duration // requested session timeout, default 10s; the server may grant another
 	Auth    []Auth        // sent before Dial returns, and again on every new connection
+	SASL    SASL          // logs in before anything is sent; nil does not
 	TLS     *tls.Config   // nil is plain TCP; an empty ServerName becomes the host as given in Servers
 	Logger  *slog.Logger  // nil discards
 	// Dial connects to an address of a server; nil is TCP. A simulation connects to a model in memory.
@@ -123,7 +124,8 @@ type Session struct {
 }
 
 // Dial opens a session. It waits until a server grants it and accepts the credentials, or until ctx ends: the error is
-// then ErrUnreachable and says for each server why it failed.
+// then ErrUnreachable and says for each server why it failed. If each server was tried, and one refused the login by
+// SASL, it is ErrAuthFailed and says the same.
 func Dial(ctx context.Context, c Config) (*Session, error) {
 	c, err := c.complete()
 	if err != nil {
@@ -212,6 +214,8 @@ func (s *Session) open(ctx context.Context) error {
 		s.watchTimer = time.AfterFunc(s.cfg.Timeout, s.watchdog)
 		s.watchdog()
 		return nil
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
 	case <-ctx.Done():
 		err := s.hosts.unreachable(context.Cause(ctx))
 		s.end(err)
@@ -373,12 +377,16 @@ func (s *Session) dial(string, string, time.Duration) (net.Conn, error) {
 		return nil, context.Cause(s.ctx) // the library must not open a second session
 	}
 	to := s.hosts.current()
-	raw, err := s.connect(to)
+	login, err := s.beginLogin(to)
+	var raw net.Conn
+	if err == nil {
+		raw, err = s.connect(to)
+	}
 	if err != nil {
 		s.recordFailure(to.server, err)
 		return nil, err
 	}
-	c := &conn{Conn: raw, session: s, to: to}
+	c := &conn{Conn: raw, session: s, to: to, login: login}
 	c.in = bufio.NewReaderSize(limitedReader{c}, s.cfg.sizes().read)
 	s.mu.Lock()
 	s.conn = c
@@ -427,6 +435,7 @@ func (s *Session) recordFailure(to server, err error) {
 		level = slog.LevelWarn
 	}
 	s.log.log(level, "no zookeeper session", "server", to.String(), "reason", reason)
+	s.giveUp(err)
 }
 
 // reason is a text for a network error. The error itself is not returned to callers: they could mistake it for an error
@@ -461,22 +470,22 @@ func hungUp(err error) bool {
 // shortestLimit is the least that LeaveAfter takes. A healthy server may need that long for a write.
 const shortestLimit = 250 * time.Millisecond
 
-// granted is called when a server has accepted the connection, and reports whether it is for this session: the first
-// answer of a server decides which one that is. The caller holds the lock of c.
-func (s *Session) granted(c *conn, id int64, secret []byte, timeout time.Duration) bool {
+// isOurs reports whether a server's answer is for this session: the first one that is granted decides.
+func (s *Session) isOurs(id int64, secret []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id == 0 || s.id == id && s.secret == string(secret)
+}
+
+// granted is called when a server has accepted the connection, and the login if there is one. The caller holds the lock
+// of c.
+func (s *Session) granted(c *conn, id int64, secret []byte, timeout time.Duration) {
 	s.hosts.setReason(c.to.server, "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.id == 0 {
-		s.id, s.secret = id, string(secret)
-	}
-	if s.id != id || s.secret != string(secret) {
-		return false
-	}
-	s.timeout = timeout
+	s.id, s.secret, s.timeout = id, string(secret), timeout
 	s.answered = c.handshakeSent
 	s.confirm(c.handshakeSent)
-	return true
 }
 
 // confirm is called when the leader has taken part in an answer. The caller holds the mutex.
@@ -600,12 +609,16 @@ func (s *Session) CloseLost(ctx context.Context, lost *Session) error {
 	s.mu.Lock()
 	to := s.conn.to
 	s.mu.Unlock()
-	c, err := s.connect(to)
+	login, err := s.beginLogin(to)
+	var c net.Conn
+	if err == nil {
+		c, err = s.connect(to)
+	}
 	if err == nil {
 		defer c.Close()
 		defer context.AfterFunc(ctx, func() { c.Close() })()
 		_ = c.SetDeadline(time.Now().Add(s.handshakeLimit()))
-		err = closeAs(c, id, timeout.Milliseconds(), secret)
+		err = closeAs(c, login, id, timeout.Milliseconds(), secret)
 	}
 	if err != nil {
 		return fmt.Errorf("session %#x: its ephemeral znodes stay for up to %s: %s", id, timeout, s.reason(err))
@@ -614,12 +627,12 @@ func (s *Session) CloseLost(ctx context.Context, lost *Session) error {
 }
 
 // closeAs takes a session over on a connection, and closes it.
-func closeAs(c io.ReadWriter, id, timeout int64, secret string) error {
+func closeAs(c io.ReadWriter, login Login, id, timeout int64, secret string) error {
 	hello := make([]byte, 4+8, 44) // protocol version, last zxid
 	hello = binary.BigEndian.AppendUint32(hello, uint32(timeout))
 	hello = binary.BigEndian.AppendUint64(hello, uint64(id))
 	hello = binary.BigEndian.AppendUint32(hello, uint32(len(secret)))
-	granted, err := ask(c, append(hello, secret...), 36, 37)
+	granted, err := ask(c, append(hello, secret...), helloLeast, helloMost)
 	if err != nil {
 		return err
 	}
@@ -627,17 +640,22 @@ func closeAs(c io.ReadWriter, id, timeout int64, secret string) error {
 	case 0: // the server has ended it
 		return nil
 	case id:
+		if login != nil {
+			if err := logIn(c, login); err != nil {
+				return err
+			}
+		}
 		closing := int32(opClose)
-		_, err = ask(c, binary.BigEndian.AppendUint32([]byte{0, 0, 0, 1}, uint32(closing)), replyHeader)
+		_, err = ask(c, binary.BigEndian.AppendUint32([]byte{0, 0, 0, 1}, uint32(closing)), replyHeader, replyHeader)
 		return err
 	}
 	return errors.New("the server answers with another session")
 }
 
-// ask sends a frame, and returns the next one, which has one of these lengths.
-func ask(c io.ReadWriter, body []byte, lengths ...uint32) ([]byte, error) {
+// ask sends a frame, and returns the next one, whose length is within these bounds.
+func ask(c io.ReadWriter, body []byte, least, most uint32) ([]byte, error) {
 	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)); err != nil {
 		return nil, err
 	}
-	return readFrame(c, lengths...)
+	return readFrame(c, least, most)
 }

@@ -121,7 +121,7 @@ func appendRow(data []byte, w Worker) ([]byte, error) {
 		}
 	}
 	return fmt.Appendf(data, "\n%s,%d,%d;%s,%s,%s", w.IP, w.Port, w.ID,
-		cmp.Or(w.Node.IP, "null"), cmp.Or(w.Node.Rack, "null"), cmp.Or(w.Node.Datacenter, "null")), nil
+		cmp.Or(w.Node.IP, absentText), cmp.Or(w.Node.Rack, absentText), cmp.Or(w.Node.Datacenter, absentText)), nil
 }
 
 func decodeText(data []byte, odd *oddities) []Worker {
@@ -168,7 +168,7 @@ func decodeNode(s string) (Node, error) {
 		return Node{}, fmt.Errorf("%.100q is not nodeIP,rackName,datacenterName", s)
 	}
 	for i, f := range fields {
-		if strings.EqualFold(f, "null") {
+		if strings.EqualFold(f, absentText) {
 			fields[i] = ""
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -18,10 +19,11 @@ import (
 	"muster/resource"
 )
 
-// Limits of one WorkerInfo. Those of classic workers are far smaller.
+// Limits of one WorkerInfo. Those of classic workers are far smaller, and so are those that muster writes.
 const (
 	maxWorker = 16 << 10 // bytes
 	maxField  = 255      // characters of one text
+	maxPorts  = 100
 )
 
 // NoID is the ID of a worker whose id is not known: it is not yet written, or a classic worker got none.
@@ -200,6 +202,9 @@ func (w Worker) check() error {
 	}
 	err := cmp.Or(checkText("worker: ip", w.IP), checkPort("worker: port", w.Port), w.Node.check(),
 		checkText("worker: identity", w.Identity))
+	if n := len(w.Ports); n > maxPorts {
+		return fmt.Errorf("worker: %d additional ports are more than the %d allowed", n, maxPorts)
+	}
 	for name, port := range w.Ports {
 		err = cmp.Or(err, checkText("worker: name of a port", name),
 			checkPort(fmt.Sprintf("worker: port %q", name), port))
@@ -232,6 +237,48 @@ func checkPort(what string, port int) error {
 		return fmt.Errorf("%s: %d is not between 0 and 65535", what, port)
 	}
 	return nil
+}
+
+// A worker of muster says less of its place, and has fewer ports, than a WorkerInfo may hold: all share the room of the
+// roll, and the text form of that is split at some characters.
+const (
+	maxPlace   = 64 // bytes of a rack, a data center, and the name of a port
+	maxOwn     = 16 // ports
+	absentText = "null"
+)
+
+// CheckPlace says why s is not a rack or a data center that a worker of muster may give, or returns nil. It has 1 to 64
+// bytes of printable characters; no space, comma or semicolon.
+func CheckPlace(s string) error {
+	if strings.EqualFold(s, absentText) {
+		return fmt.Errorf("%q stands for none in a text roll", s)
+	}
+	return checkName(s, ",; ", "except a space, ',' and ';'")
+}
+
+// CheckPorts says why a worker of muster may not have these additional ports, or returns nil. They are at most 16, each
+// from 1 to 65535. A name is like that of a place; it may not hold '=' either.
+func CheckPorts(ports map[string]int) error {
+	if n := len(ports); n > maxOwn {
+		return fmt.Errorf("%d ports are more than the %d allowed", n, maxOwn)
+	}
+	for _, name := range slices.Sorted(maps.Keys(ports)) {
+		if err := checkName(name, ",; =", "except a space, ',', ';' and '='"); err != nil {
+			return err
+		}
+		if port := ports[name]; port < 1 || port > 65535 {
+			return fmt.Errorf("%s: %d is not between 1 and 65535", name, port)
+		}
+	}
+	return nil
+}
+
+// checkName refuses the characters of not; but says which those are.
+func checkName(s, not, but string) error {
+	if n := len(s); n > maxPlace {
+		return fmt.Errorf("%.20q... has %d bytes; at most %d are allowed", s, n, maxPlace)
+	}
+	return resource.CheckPrintable("the name", s, maxPlace, but, func(r rune) bool { return strings.ContainsRune(not, r) })
 }
 
 // Claim is the body of by/<identity>: the claim of an identity to a worker id in one generation. Only join, rejoin,

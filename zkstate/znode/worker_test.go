@@ -2,10 +2,13 @@ package znode
 
 import (
 	"encoding/hex"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"muster/resource/job"
 )
 
 // vector is a WorkerInfo encoded by hand from the field numbers: id 0, ip 10.0.0.1, port 9000, an empty NodeInfo.
@@ -69,6 +72,9 @@ func TestDecodeWorkerRefuses(t *testing.T) {
 		"control_character": {"1204 1b5b326a", `'\x1b'`},
 		"not_utf8":          {"1201ff", "is not UTF-8"},
 		"extra_port_high":   {"3207 0a01 78 10ffff7f", `port "x": 2097151`},
+		"extra_port_name":   {"3206 0a02 1b5b 1002", `'\x1b'`},
+		"rack_control":      {"2204 1202 0a61", `'\n'`},
+		"extra_ports":       {extraPorts(maxPorts + 1), "101 additional ports are more than the 100 allowed"},
 		"too_long":          {hex.EncodeToString(make([]byte, maxWorker+1)), "more than the 16384 allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,6 +92,15 @@ func TestDecodeWorkerRefuses(t *testing.T) {
 	}
 }
 
+// extraPorts encodes so many additional ports, each called by one or two bytes.
+func extraPorts(n int) string {
+	var data []byte
+	for i := range n {
+		data = appendBytes(data, 6, appendNumber(appendBytes(nil, 1, []byte(strconv.Itoa(i))), 2, i))
+	}
+	return hex.EncodeToString(data)
+}
+
 func TestEncodeWorkerRefusesWhatDecodeWould(t *testing.T) {
 	for name, w := range map[string]Worker{
 		"id":       {ID: -2},
@@ -94,7 +109,8 @@ func TestEncodeWorkerRefusesWhatDecodeWould(t *testing.T) {
 		"ip_long":  {IP: strings.Repeat("x", maxField+1)},
 		"port":     {Port: 65536},
 		"rack":     {Node: Node{Rack: "\xff"}},
-		"too_many": {Ports: manyPorts(2000)},
+		"ports":    {Ports: manyPorts(maxPorts + 1)},
+		"too_many": {Ports: longPorts(maxPorts)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if data, err := EncodeWorker(w); err == nil {
@@ -110,6 +126,75 @@ func manyPorts(n int) map[string]int {
 		ports[strings.Repeat("p", 1+i%200)+string(rune('a'+i/200))] = i
 	}
 	return ports
+}
+
+// longPorts are so many ports of more than 200 bytes each.
+func longPorts(n int) map[string]int {
+	ports := map[string]int{}
+	for i := range n {
+		ports[strings.Repeat("p", 200)+strconv.Itoa(i)] = i
+	}
+	return ports
+}
+
+func TestCheckPlace(t *testing.T) {
+	for s, want := range map[string]string{
+		"r7": "", "eu-1/r7": "", "a=b": "", "Zürich": "", strings.Repeat("x", maxPlace): "",
+		"":                                "must not be empty",
+		strings.Repeat("x", maxPlace+1):   "has 65 bytes; at most 64 are allowed",
+		strings.Repeat("ü", maxPlace/2+1): "has 66 bytes; at most 64 are allowed",
+		"a b":                             "except a space, ',' and ';', not ' '",
+		"a,b":                             "not ','",
+		"a;b":                             "not ';'",
+		"a\nb":                            `not '\n'`,
+		"\x1b[1m":                         `not '\x1b'`,
+		"a\u202eb":                        `not '\u202e'`,
+		"a\u00a0b":                        `not '\u00a0'`,
+		"\xff":                            "must be UTF-8",
+		"NULL":                            `"NULL" stands for none in a text roll`,
+	} {
+		err := CheckPlace(s)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", s, err, want)
+		}
+		if want != "" {
+			continue
+		}
+		row, err := EncodeRoll(job.Text, []Worker{{ID: 0, IP: "a", Port: 1, Node: Node{Rack: s, Datacenter: s}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ws, odd := DecodeRoll(row); len(odd) > 0 || len(ws) != 1 || ws[0].Node.Rack != s || ws[0].Node.Datacenter != s {
+			t.Errorf("the text roll of %q is read as %v, %v", s, ws, odd)
+		}
+	}
+}
+
+func TestCheckPorts(t *testing.T) {
+	many := map[string]int{}
+	for i := range maxOwn {
+		many[strconv.Itoa(i)] = i + 1
+	}
+	if err := CheckPorts(many); err != nil {
+		t.Error(err)
+	}
+	many["more"] = 1
+	for name, c := range map[string]struct {
+		ports map[string]int
+		want  string
+	}{
+		"many":      {many, "17 ports are more than the 16 allowed"},
+		"zero":      {map[string]int{"a": 0}, "a: 0 is not between 1 and 65535"},
+		"high":      {map[string]int{"a": 65536}, "a: 65536 is not between 1 and 65535"},
+		"nameless":  {map[string]int{"": 1}, "must not be empty"},
+		"equals":    {map[string]int{"a=": 1}, "',', ';' and '=', not '='"},
+		"long":      {map[string]int{strings.Repeat("x", maxPlace+1): 1}, "has 65 bytes"},
+		"separator": {map[string]int{"a;": 1}, "not ';'"},
+	} {
+		if err := CheckPorts(c.ports); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
 }
 
 func TestWorkerWithManyPortsAlwaysHasTheSameBytes(t *testing.T) {
