@@ -89,7 +89,7 @@ func outcomes() []outcome {
 		{exitcode.Unreachable, "muster plan shows what is left to do", errorSet{zkconn.ErrSessionLost}},
 		{exitcode.Unreachable, "set MUSTER_ZK_AUTH=digest:USER:PASSWORD, or MUSTER_ZK_AUTH_FILE, or correct what they hold",
 			errorSet{zkconn.ErrNoAuth, zkconn.ErrInvalidACL}},
-		{exitcode.Unreachable, "correct MUSTER_ZK_AUTH, or the sasl block and MUSTER_SASL_MECHANISM and its like: M1608 explains them",
+		{exitcode.Unreachable, "correct MUSTER_ZK_AUTH, or the sasl block or MUSTER_SASL_MECHANISM: M1608 explains them",
 			errorSet{zkconn.ErrAuthFailed}},
 		{exitcode.Unreachable, "", errorSet{errWithheld, errNoRedis}},
 		// A command that did nothing.

@@ -49,7 +49,8 @@ func TestNoTicket(t *testing.T) {
 		"garbage for a cache": {func(c *sasl.Config) { c.KeytabFile, c.CacheFile = "", garbage }, "sound Kerberos"},
 		"another's cache":     {func(c *sasl.Config) { c.KeytabFile, c.CacheFile = "", cache }, "are for \"other@"},
 		"no krb5.conf":        {func(c *sasl.Config) { c.Krb5Conf = filepath.Join(dir, "none") }, "no such file"},
-		"a realm without KDC": {func(c *sasl.Config) { c.Krb5Conf = file("empty.conf", "[libdefaults]\n") }, "names no kdc of"},
+		"a realm without KDC": {func(c *sasl.Config) { c.Krb5Conf = file("empty.conf", "[libdefaults]\n") },
+			"names no kdc of"},
 		"a service that nobody has": {func(c *sasl.Config) { c.Service = "kafka" },
 			"the KDC does not know the server as kafka/localhost"},
 	} {
