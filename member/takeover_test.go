@@ -628,7 +628,9 @@ func TestOnlyForeignMembers(t *testing.T) {
 		f.must(err)
 		return now.Status(), s
 	}
-	nobody := func(s *view.Group) bool { return strings.Contains(strings.Join(s.Waits(), "\n"), "nobody assigns duties") }
+	nobody := func(s *view.Group) bool {
+		return strings.Contains(strings.Join(s.Waits(), "\n"), "nobody assigns duties")
+	}
 	if is, s := status(); is != group.Running || s.Assigner != "a" || nobody(s) {
 		t.Errorf("with a it is %s, and the assigner is %q: %q", is, s.Assigner, s.Waits())
 	}
