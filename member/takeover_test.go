@@ -19,10 +19,12 @@ import (
 
 	"muster/dev/fault"
 	"muster/member"
+	"muster/plan"
 	"muster/resource"
 	"muster/resource/group"
 	"muster/sim/needs"
 	"muster/sim/rig"
+	"muster/view"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
 	"muster/zkstate/znode"
@@ -594,6 +596,44 @@ func TestSeatThatHoldsAndNeverDecides(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOnlyForeignMembers: members that hold duties and never assign are all that is left. The group is degraded, though
+// every duty is held, and says why, until a member joins that assigns.
+func TestOnlyForeignMembers(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "coordinator")
+	a := f.join("a", "1.0")
+	o := f.foreign("foreign", "x-", 0, "coordinator")
+	o.take("coordinator")
+	status := func() (resource.Status, *view.Group) {
+		now := f.look()
+		s, err := f.store.GroupState(t.Context(), now, time.Now())
+		f.must(err)
+		return now.Status(), s
+	}
+	nobody := func(s *view.Group) bool {
+		return strings.Contains(strings.Join(s.Waits(), "\n"), "nobody assigns duties")
+	}
+	if is, s := status(); is != group.Running || s.Assigner != "a" || nobody(s) {
+		t.Errorf("with a it is %s, and the assigner is %q: %q", is, s.Assigner, s.Waits())
+	}
+	f.must(a.Leave())
+	is, s := status()
+	if is != group.Degraded || s.Assigner != "" || s.Duties[0].Holder == "" {
+		t.Errorf("without a it is %s, the assigner is %q, and %q holds", is, s.Assigner, s.Duties[0].Holder)
+	}
+	if !nobody(s) {
+		t.Errorf("what waits: %q", s.Waits())
+	}
+	found := f.look()
+	want := plan.Want{Stack: found.Record.Stack, Home: found.Record.Home, Declared: []resource.Declaration{f.group}}
+	have := plan.State{Found: map[string]resource.Observed{f.group.Path(): *found}}
+	if all := plan.Diff(want, have).Drift(nil).Findings; len(all) != 1 || all[0].Kind != plan.DriftDegraded {
+		t.Errorf("drift: %+v", all)
+	}
+	f.join("b", "1.0")
+	f.until("b to be the assigner", func() bool { is, s = status(); return is == group.Running && s.Assigner == "b" })
 }
 
 // TestDutyThatIsNotTaken: it goes to another member, and whoever did not take it is to blame. A member that waits for

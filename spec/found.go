@@ -32,18 +32,19 @@ type Found struct {
 	Home       string         `json:"home"`   // of the stack; default: that of the configuration
 	Edited     bool           `json:"edited"` // somebody changed the record: its digest does not verify
 
-	Joined    int              `json:"joined"`
-	Done      int              `json:"done"`
-	Held      int              `json:"held"`      // duties of a group that somebody holds
-	Paused    int              `json:"paused"`    // duties that are paused, and nobody holds
-	Results   []FoundResults   `json:"results"`   // of the crons of a group that are failing
-	Saved     []resource.Saved `json:"saved"`     // what members of a group have saved, by duty
-	Queue     queue.Found      `json:"queue"`     // what was counted of a queue
-	Live      int              `json:"live"`      // workers; they are called 10.0.3.11:7000, 10.0.3.12:7000 and so on
-	Names     []string         `json:"names"`     // of workers that are live and called otherwise
-	Strangers []string         `json:"strangers"` // children of the job znode that are no workers
-	Version   int32            `json:"version"`   // of the job znode
-	Pzxid     int64            `json:"pzxid"`
+	Joined     int              `json:"joined"`
+	Done       int              `json:"done"`
+	Held       int              `json:"held"`       // duties of a group that somebody holds
+	Paused     int              `json:"paused"`     // duties that are paused, and nobody holds
+	Unassigned bool             `json:"unassigned"` // no live member of a group assigns duties
+	Results    []FoundResults   `json:"results"`    // of the crons of a group that are failing
+	Saved      []resource.Saved `json:"saved"`      // what members of a group have saved, by duty
+	Queue      queue.Found      `json:"queue"`      // what was counted of a queue
+	Live       int              `json:"live"`       // workers; they are called 10.0.3.11:7000, 10.0.3.12:7000 and so on
+	Names      []string         `json:"names"`      // of workers that are live and called otherwise
+	Strangers  []string         `json:"strangers"`  // children of the job znode that are no workers
+	Version    int32            `json:"version"`    // of the job znode
+	Pzxid      int64            `json:"pzxid"`
 
 	// Lost are parts that somebody deleted or changed: record, reference, copy, gate, znode, generation, id, by, end,
 	// barrier.
@@ -111,6 +112,9 @@ func (f Found) Observed(at string, c *Config) (resource.Observed, error) {
 	switch d.Kind().Name {
 	case group.KindName:
 		o.Counts = group.Counts(f.Held, f.Paused, len(f.Results))
+		if f.Unassigned {
+			group.WithoutAssigner(o.Counts)
+		}
 		for _, r := range f.Results {
 			r.Results.Section = r.Section
 			o.Results = append(o.Results, r.Results)

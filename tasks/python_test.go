@@ -113,10 +113,10 @@ func TestAnExecutorInPython(t *testing.T) {
 	}
 }
 
-// TestProtocolPageNamesTheScripts: docs/protocol.md has a row for each script, and names each refusal.
+// TestProtocolPageNamesTheScripts: docs/protocol/queues.md has a row for each script, and names each refusal.
 func TestProtocolPageNamesTheScripts(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/protocol.md")
+	page, err := os.ReadFile("../docs/protocol/queues.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestProtocolPageNamesTheScripts(t *testing.T) {
 			want = "`" + name + ".lua`"
 		}
 		if !bytes.Contains(page, []byte(want)) {
-			t.Errorf("docs/protocol.md does not describe %s", file.Name())
+			t.Errorf("docs/protocol/queues.md does not describe %s", file.Name())
 		}
 	}
 }

@@ -333,12 +333,17 @@ func (groups) document(r Resource, common resourceJSON) any {
 	return out
 }
 
+// joins is the command with which a process joins the group.
+func joins(r Resource) string {
+	return "muster member --group " + path.Base(r.Path) + " --root " + text.ShellWord(path.Dir(r.Path)) +
+		" --version VERSION"
+}
+
 func (groups) next(r Resource) string {
 	at := func(duty string) string { return text.ShellWord(r.Path + "/" + duty) }
 	switch r.Observed.Status() {
 	case resource.StatusReady:
-		return "muster member --group " + path.Base(r.Path) + " --root " + text.ShellWord(path.Dir(r.Path)) +
-			" --version VERSION joins it"
+		return joins(r) + " joins it"
 	case group.Degraded:
 		if r.Group == nil {
 			break
@@ -347,6 +352,9 @@ func (groups) next(r Resource) string {
 			if duty.State() == "vacant" {
 				return "muster explain " + at(duty.Name)
 			}
+		}
+		if group.Unassigned(&r.Observed) {
+			return joins(r) + " joins it and assigns duties"
 		}
 	case group.Running:
 		if group.Paused(&r.Observed) == 0 || r.Group == nil {
@@ -415,6 +423,10 @@ func (d Group) WaitsFor(duty Duty) []string {
 func (d Group) silence() (lines []string) {
 	for _, identity := range d.Passed {
 		lines = append(lines, identity+" was passed over as the assigner, because it decided nothing: look at that process")
+	}
+	if d.Assigner == "" && len(d.Members) > 0 {
+		lines = append(lines, "nobody assigns duties: no live member decides, and who holds a duty keeps it; "+
+			"a process of muster member joins and decides")
 	}
 	if d.Silent != nil && d.Assigner != "" {
 		lines = append(lines, "the assigner, "+d.Assigner+", has decided nothing "+d.lasting(*d.Silent)+

@@ -32,7 +32,7 @@ func Group() Kind {
 
 // countGroup reads how many of the declared duties somebody holds, how many are paused, and how the runs of crons went.
 // Without live members it is none: held goes with the session of the member. Else it costs a read for each duty that
-// was ever taken, one more for each cron among them, and one if a duty has no holder.
+// was ever taken, one more for each cron among them, one if a duty has no holder, and two for who assigns duties.
 func countGroup(ctx context.Context, r *Reader, o *resource.Observed) error {
 	g, generation := group.Of(o.Record), o.Record.Generation
 	live, _, err := r.source.Exists(ctx, g.Path())
@@ -67,7 +67,27 @@ func countGroup(ctx context.Context, r *Reader, o *resource.Observed) error {
 		}
 	}
 	o.Counts = group.Counts(len(held), paused, len(g.Failing(o)))
-	return nil
+	assigned, err := r.assigned(ctx, g.Root, generation, group.Assign(o.Record))
+	if err == nil && !assigned {
+		group.WithoutAssigner(o.Counts)
+	}
+	return err
+}
+
+// assigned reports whether somebody can assign duties by this method. It reads seats until it finds one that does.
+func (r *Reader) assigned(ctx context.Context, root, generation string, assign int) (bool, error) {
+	names, err := r.children(ctx, znode.Seats(root, generation))
+	for _, name := range names {
+		if err != nil || !znode.Decides(name) {
+			continue
+		}
+		var body []byte
+		body, _, _, err = zkconn.IfThere(r.source.Get(ctx, znode.SeatAt(root, generation, name)))
+		if seat, bad := znode.Decode[znode.Seat](body); err == nil && bad == nil && seat.Assign >= assign {
+			return true, nil
+		}
+	}
+	return false, err
 }
 
 // results reads how the runs of those of these duties went that are crons and have run.

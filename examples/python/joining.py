@@ -1,4 +1,4 @@
-"""How a process joins a job: the section "Joining" of docs/protocol.md."""
+"""How a process joins a job: the section "Joining" of docs/protocol/jobs.md."""
 import json, os, signal, sys, time, uuid
 
 import zookeeper

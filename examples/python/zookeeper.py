@@ -1,4 +1,4 @@
-"""A ZooKeeper session with Python's standard library: as much of it as executor.py and worker.py need.
+"""A ZooKeeper session with Python's standard library: as much of it as the programs here need.
 
 It does not connect again: who loses the connection calls lost(), and has to end. The session then ends by its timeout.
 """
@@ -24,13 +24,17 @@ class Refused(Exception):
 class ZooKeeper:
     """One session. Its methods raise OSError when the connection is lost; then a write may have happened or not."""
 
-    def __init__(self, server, timeout_ms):
+    def __init__(self, server, timeout_ms, session=(0, bytes(16))):
+        """With the id and password of a session, connects to that one again."""
         self.xid, self.replies, self.changed, self.closed = 0, {}, set(), None
         self.news = threading.Condition()  # of replies, changed and closed
         host, port = server.rsplit(":", 1)
         self.sock = socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_ms / 1000)
-        self.send(struct.pack(">iqiqi16s", 0, 0, timeout_ms, 0, 16, b""))
-        _, granted, self.id = struct.unpack(">iiq", self.receive()[:16])
+        self.send(struct.pack(">iqiqi16s", 0, 0, timeout_ms, session[0], 16, session[1]))
+        _, granted, self.id, _, password = struct.unpack(">iiqi16s", self.receive()[:36])
+        if self.id == 0 or session[0] not in (0, self.id):
+            raise ConnectionError("the session has ended")
+        self.session = self.id, password
         self.timeout = granted / 1000
         self.sock.settimeout(self.timeout * 2 / 3)
         self.lost = lambda: None

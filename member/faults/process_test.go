@@ -19,6 +19,7 @@ import (
 	"muster/dev/zkserver"
 	"muster/resource"
 	"muster/resource/group"
+	"muster/sim/needs"
 	"muster/sim/rig"
 	"muster/zkstate"
 	"muster/zkstate/zkconn"
@@ -296,6 +297,25 @@ func (w *world) add(identity, version string, clock, relayed bool) *process {
 	if clock {
 		p.program, p.args = filepath.Join(bin, "clockmember"), nil
 	}
+	return w.launch(p, relayed)
+}
+
+// addPython starts a member of examples/python, which is written from docs/protocol/groups.md alone. It leads, and does
+// not decide.
+func (w *world) addPython(identity, version string) *process {
+	w.t.Helper()
+	program, err := filepath.Abs("../../examples/python/member.py")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.launch(&process{
+		w: w, identity: identity, version: version, program: needs.Program(w.t, "python3", "python3"),
+		args: []string{program, w.group.Path(), identity, filepath.Join(w.dir, "duties")}, servers: w.ensemble.Addrs(),
+	}, true)
+}
+
+func (w *world) launch(p *process, relayed bool) *process {
+	w.t.Helper()
 	if relayed {
 		p.servers = nil
 		for _, addr := range w.ensemble.Addrs() {
@@ -303,7 +323,7 @@ func (w *world) add(identity, version string, clock, relayed bool) *process {
 			p.proxies, p.servers = append(p.proxies, proxy), append(p.servers, proxy.Addr())
 		}
 	}
-	w.members[identity] = p
+	w.members[p.identity] = p
 	if err := p.start(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -317,7 +337,7 @@ func (w *world) environ(p *process) []string {
 		"PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "HOME=" + w.dir,
 		"MUSTER_SERVERS=" + strings.Join(p.servers, ","), "MUSTER_ROOT=" + w.group.Root, "MUSTER_GROUP=" + w.group.Name,
 		"MUSTER_IDENTITY=" + p.identity, "MUSTER_VERSION=" + p.version, "MUSTER_DUTIES=" + filepath.Join(w.dir, "duties"),
-		"FAULTS_DIR=" + w.dir, "FAULTS_RUN=" + w.longest.String(), "FAULTS_CLOCK=" + p.clock,
+		"PYTHONDONTWRITEBYTECODE=1", "FAULTS_DIR=" + w.dir, "FAULTS_RUN=" + w.longest.String(), "FAULTS_CLOCK=" + p.clock,
 	}
 }
 

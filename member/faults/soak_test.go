@@ -25,9 +25,9 @@ const (
 
 // size is how much of a soak is run.
 type size struct {
-	members, leaders, crons int
-	faults, atOnce          int
-	every                   string // a cron runs
+	members, python, leaders, crons int
+	faults, atOnce                  int
+	every                           string // a cron runs
 }
 
 func soakSize() size {
@@ -42,7 +42,25 @@ func soakSize() size {
 // has one fate, and at the end every duty is held again. With MUSTER_SOAK=1 there are 1,000 faults; MUSTER_SEED repeats
 // the choice of faults, but not what they meet.
 func TestGroupSoak(t *testing.T) {
-	size := soakSize()
+	soak(t, soakSize()).over()
+}
+
+// TestPythonSoak: the same with members in Python beside ours, which take seats x- and lead. Afterwards, while nothing
+// else fails, one of them after the other is killed, frozen and asked to leave. None of its duties is vacant for longer
+// than docs/protocol/groups.md says.
+func TestPythonSoak(t *testing.T) {
+	size := size{members: 4, python: 4, leaders: 12, crons: 4, faults: 30, atOnce: 3, every: "@every 3s"}
+	if rig.Long() {
+		size.faults = 400
+	}
+	k := soak(t, size)
+	k.vacancies()
+	k.over()
+}
+
+// soak makes the faults, and heals what they have left.
+func soak(t *testing.T, size size) *soakRun {
+	t.Helper()
 	w := newWorld(t, zkserver.Options{Servers: 3, Heap: "256m"}, func(g *group.Group) { declare(g, size) })
 	w.longest = 2 * time.Second
 	k := &soakRun{
@@ -54,13 +72,70 @@ func TestGroupSoak(t *testing.T) {
 		w.add(id, []string{"1.9.0", "2.0.0"}[i%2], i%3 == 0, true)
 		k.well[id] = true
 	}
+	for i := range size.python {
+		id := fmt.Sprintf("python-%d", i)
+		w.addPython(id, []string{"1.9.0", "2.0.0"}[i%2])
+		k.well[id] = true
+	}
 	rig.Until(t, 2*time.Minute, "the first holders", w.allHeld)
 	k.readBooks() // what is after these cursors is accounted for
 	k.run()
 	k.heal()
-	finish(t, k.books)
+	return k
+}
+
+// over ends all members, and checks what they and their commands have left.
+func (k *soakRun) over() {
+	k.t.Helper()
+	finish(k.t, k.books)
 	if left := k.commandsOf(""); len(left) > 0 {
-		t.Errorf("commands outlive their members: %v", left)
+		k.t.Errorf("commands outlive their members: %v", left)
+	}
+}
+
+// slack is what a busy machine adds to a time that the protocol says.
+const slack = 20 * time.Second
+
+// vacancies takes members in Python away, each in another way, and measures how long their duties are vacant.
+func (k *soakRun) vacancies() {
+	k.t.Helper()
+	for i, away := range []struct {
+		how   string
+		limit time.Duration // that the protocol says
+		do    func(*process) error
+	}{
+		{"was killed", sessionTimeout, func(p *process) error { p.kill(); return nil }},
+		{"was frozen", sessionTimeout, (*process).freeze},
+		{"has left", 0, func(p *process) error { return p.leave(time.Minute) }},
+	} {
+		p := k.members[fmt.Sprintf("python-%d", i)]
+		rig.Until(k.t, 2*time.Minute, "duties of "+p.identity, func() string {
+			if why := k.allHeld(); why != "" || k.loads()[p.identity] > 0 {
+				return why
+			}
+			return fmt.Sprintf("it has none: %v", k.loads())
+		})
+		held := k.loads()[p.identity]
+		begun := time.Now()
+		if err := away.do(p); err != nil {
+			k.t.Fatal(err)
+		}
+		rig.Until(k.t, 2*time.Minute, "other holders", func() string {
+			if n := k.loads()[p.identity]; n > 0 {
+				return fmt.Sprintf("%s has %d duties still", p.identity, n)
+			}
+			return k.allHeld()
+		})
+		took := time.Since(begun)
+		k.t.Logf("%s %s: its %d duties were with others after %s", p.identity, away.how, held, took.Round(time.Millisecond))
+		if took > away.limit+slack {
+			k.t.Errorf("that is more than %s", away.limit+slack)
+		}
+		if p.frozen {
+			if err := p.thaw(); err != nil {
+				k.t.Fatal(err)
+			}
+		}
 	}
 }
 

@@ -46,6 +46,7 @@ var kind = sync.OnceValue(func() resource.Kind {
 		Name: KindName, Member: "member", Absent: "the duties that nobody holds",
 		Counts: []resource.Count{
 			{Name: held, Word: "held"}, {Name: paused, Word: "paused"}, {Name: failing, Word: "failing"},
+			{Name: unassigned, Word: "no assigner"},
 		},
 		Statuses: []resource.Status{resource.StatusReady, Degraded, Failing, Running},
 	}, Properties())
@@ -209,13 +210,16 @@ const (
 	held    = "held"    // duties that somebody holds
 	paused  = "paused"  // duties that nobody holds, because they are paused
 	failing = "failing" // crons of which the last alert_after runs have failed
+
+	unassigned = "unassigned" // 1 if members are live and none of them assigns duties, else 0
 )
 
 // The statuses of groups, besides those of every kind.
 const (
-	Degraded resource.Status = "degraded" // members are live, and some duty has no holder, and is not paused
-	Failing  resource.Status = "failing"  // every duty is held or paused, and the last runs of some cron have failed
-	Running  resource.Status = "running"  // every duty is held or paused
+	// Degraded: members are live, and some duty has no holder and is not paused, or nobody assigns duties.
+	Degraded resource.Status = "degraded"
+	Failing  resource.Status = "failing" // every duty is held or paused, and the last runs of some cron have failed
+	Running  resource.Status = "running" // every duty is held or paused
 )
 
 // Counts are the counts of a group: of its duties how many somebody holds, how many are paused and so have no holder,
@@ -223,6 +227,12 @@ const (
 func Counts(haveHeld, arePaused, areFailing int) map[string]int {
 	return map[string]int{held: haveHeld, paused: arePaused, failing: areFailing}
 }
+
+// WithoutAssigner notes in the counts of a group that its live members hold duties, and that none of them assigns any.
+func WithoutAssigner(counts map[string]int) { counts[unassigned] = 1 }
+
+// Unassigned reports whether members of o are live and none of them assigns duties.
+func Unassigned(o *resource.Observed) bool { return o.Live > 0 && o.Count(unassigned) > 0 }
 
 // Held is the number of duties of o that somebody holds.
 func Held(o *resource.Observed) int { return o.Count(held) }
@@ -251,7 +261,7 @@ func (g Group) Classify(o *resource.Observed) (resource.Class, resource.Status) 
 	switch {
 	case o.Live == 0:
 		return resource.Idle, resource.StatusReady
-	case g.Vacant(o) > 0:
+	case g.Vacant(o) > 0, Unassigned(o):
 		return resource.Degraded, Degraded
 	case o.Count(failing) > 0:
 		return resource.Live, Failing
@@ -264,6 +274,9 @@ func (g Group) Health(o *resource.Observed) string {
 	s := fmt.Sprintf("%d live, %d of %d duties held", o.Live, Held(o), len(g.Duties))
 	if n := Paused(o); n > 0 {
 		s += fmt.Sprintf(", %d paused", n)
+	}
+	if Unassigned(o) {
+		s += ", nobody assigns duties"
 	}
 	named := g.Failing(o)
 	for _, r := range named[:min(len(named), maxNamed)] {

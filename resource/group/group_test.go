@@ -207,6 +207,20 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// TestNobodyAssigns: a group of which every duty is held is degraded if none of its live members assigns duties.
+func TestNobodyAssigns(t *testing.T) {
+	rec := resource.Record{Declaration: valid()}
+	o := &resource.Observed{Record: &rec, Live: 3, Counts: group.Counts(2, 0, 0)}
+	group.WithoutAssigner(o.Counts)
+	want := "3 live, 2 of 2 duties held, nobody assigns duties"
+	if o.Class() != resource.Degraded || o.Status() != group.Degraded || valid().Health(o) != want {
+		t.Errorf("%v, %s, %q", o.Class(), o.Status(), valid().Health(o))
+	}
+	if o.Live = 0; o.Status() != resource.StatusReady {
+		t.Errorf("without live members it is %s", o.Status())
+	}
+}
+
 func TestPromoteAfter(t *testing.T) {
 	for _, c := range []struct {
 		after         group.PromoteAfter

@@ -131,7 +131,7 @@ func (v *values) apply(s step, r *run, op zkmodel.Op, p place) error {
 	return nil
 }
 
-// keyCost is what docs/protocol.md says that each value counts besides its body.
+// keyCost is what docs/protocol/jobs.md says that each value counts besides its body.
 const keyCost = 256
 
 // check reports whether the shared room is what the workers have taken of it.
