@@ -245,7 +245,8 @@ func reach(conf *config.Config, realm, file string) error {
 		}
 	}
 	if len(kdcs) == 0 {
-		return fmt.Errorf("%s has no kdc of %s in [realms], and no dns_lookup_kdc = true (includedir is not read)", file, realm)
+		return fmt.Errorf("%s has no kdc of %s in [realms], and no dns_lookup_kdc = true (includedir is not read)",
+			file, realm)
 	}
 	var all sync.WaitGroup
 	errs := make([]error, len(kdcs))

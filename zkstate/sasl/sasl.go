@@ -18,8 +18,9 @@ import (
 )
 
 // Config says how to log in. The server's principal is Service/HOST, and HOST is its name in the list of servers, in
-// small letters, or with CanonicalizeHostname the name that the name service has for its address, as in Java. Its realm
-// is that of its domain in Krb5Conf, else the client's. ServerPrincipal stands in place of all that, and may hold _HOST.
+// small letters, or with CanonicalizeHostname the name that the name service has for its address, as in Java. Its
+// realm is that of its domain in Krb5Conf, else the client's. ServerPrincipal stands in place of all that, and may hold
+// _HOST.
 type Config struct {
 	resource.SASL
 	Password  string // of DIGEST-MD5
