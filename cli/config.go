@@ -88,7 +88,10 @@ func (p *process) parse(arg string, vars varFlags, now time.Time) (*spec.Config,
 
 func (p *process) loadOptions(vars varFlags, now time.Time) (spec.Options, error) {
 	auth, err := p.credentials()
-	o := spec.Options{Environ: p.environ, Version: version().Version, Now: now, HasCredentials: len(auth) > 0 || p.envSASL("mechanism") != ""}
+	o := spec.Options{
+		Environ: p.environ, Version: version().Version, Now: now,
+		HasCredentials: len(auth) > 0 || p.envSASL("mechanism") != "",
+	}
 	for _, v := range vars {
 		v.File = p.pathIfAny(v.File)
 		o.Vars = append(o.Vars, v)

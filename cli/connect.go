@@ -69,7 +69,8 @@ func (p *process) target(declared target) target {
 func (p *process) declaredTarget(cfg *spec.Config, arg string) target {
 	z, dir := cfg.ZooKeeper, p.configDir(arg)
 	login := z.SASL
-	login.KeytabFile, login.Krb5Conf = p.declaredPath(dir, z.SASL.KeytabFile), p.declaredPath(dir, z.SASL.Krb5Conf)
+	login.KeytabFile = p.declaredPath(dir, login.KeytabFile)
+	login.Krb5Conf = p.declaredPath(dir, login.Krb5Conf)
 	return target{
 		servers: slices.Clone(z.Servers), by: byConfiguration, timeout: time.Duration(z.SessionTimeout),
 		tls: resource.TLS{
@@ -81,8 +82,8 @@ func (p *process) declaredTarget(cfg *spec.Config, arg string) target {
 	}
 }
 
-// declaredPath returns name, which is relative to dir, relative to the current directory: a saved plan may be applied on a
-// machine that has the same files in another place.
+// declaredPath returns name, which is relative to dir, relative to the current directory: a saved plan may be applied on
+// a machine that has the same files in another place.
 func (p *process) declaredPath(dir, name string) string {
 	if name == "" || filepath.IsAbs(name) {
 		return name

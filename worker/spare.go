@@ -378,8 +378,9 @@ func (w *waitingSpare) takeID(ctx context.Context, old string, id int, ofClaim, 
 		if settle := w.s.Settled(ctx); settle != nil {
 			return nil, fmt.Errorf("%w: %w", settle, err)
 		}
-	case zkconn.PreconditionFailed(err):
+	case zkconn.PreconditionFailed(err): // another spare was faster, or what is missing will be missed again
 		w.seat = noSeat // it may be that which is gone
+		return nil, errAgain
 	default:
 		return nil, err
 	}
