@@ -89,6 +89,9 @@ func TestProgramAndUnshare(t *testing.T) {
 	for want, f := range map[string]func(t testing.TB){
 		"no nowhere (apt-get install moon)": func(t testing.TB) { needs.Program(t, "nowhere", "moon") },
 		"no namespaces: ":                   func(t testing.TB) { needs.Unshare(t, []string{"--no-such-flag"}, "true") },
+		"no /usr/share/java/x.jar (apt-get install moon)": func(t testing.TB) {
+			needs.Javac(t, "moon", []string{"x"}, "X.java")
+		},
 	} {
 		if got := ended(t, f); !strings.Contains(got, want) {
 			t.Errorf("%s; want %q", got, want)
