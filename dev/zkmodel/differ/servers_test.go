@@ -52,6 +52,13 @@ func startServers(t *testing.T, n int) *servers {
 			t.Error(err)
 		}
 	})
+	stat, err := ensemble.Server(0).Stat(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version := stat["Zookeeper version"]; !strings.HasPrefix(version, "3.8.") {
+		needs.Missing(t, "the model is of ZooKeeper 3.8, and this one is %s", version)
+	}
 	s := &servers{addrs: ensemble.Addrs(), seen: make([]int64, n)}
 	if s.leader, err = ensemble.Leader(t.Context()); err != nil {
 		t.Fatal(err)
