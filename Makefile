@@ -42,7 +42,7 @@ soak: setup
 # takes root, and most of an hour, and writes the table of docs/install.md. ROWS=Redis is only these.
 matrix:
 	@./.ci/setup matrix
-	@./.ci/matrix $(ROWS)
+	@./.ci/matrix "$(ROWS)"
 
 # The comparison of queues alone: make bench BENCH=./tasks/peers
 bench: BENCH ?= ./...
