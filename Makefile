@@ -5,7 +5,7 @@
 GO ?= go
 export GO
 
-.PHONY: demo test check computing waiting lint vuln unit sim soak bench generate setup build release image
+.PHONY: demo test check computing waiting lint vuln unit sim soak bench matrix generate setup build release image
 
 demo: build
 	@./examples/demo.sh
@@ -37,6 +37,12 @@ soak: setup
 	$(GO) test -count=1 ./cli -embedded -run TestScripts
 	GOGC=800 $(GO) test -count=1 -timeout 0 -p 1 -v -run 'TestWorlds|TestSound' \
 		$$($(GO) list ./sim/... | grep -v -E '/sim(/needs|/rig)?$$') -sim.for $(SIM_FOR) -sim.seed $$(date +%s)000000
+
+# The tests with servers, in a short form, beside the ZooKeepers, Redis and Valkey of Debian 12 and 13, before a release. It
+# takes root, and most of an hour, and writes the table of docs/install.md. ROWS=Redis is only these.
+matrix:
+	@./.ci/setup matrix
+	@./.ci/matrix "$(ROWS)"
 
 # The comparison of queues alone: make bench BENCH=./tasks/peers
 bench: BENCH ?= ./...

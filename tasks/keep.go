@@ -219,10 +219,10 @@ func (k *keeper) standing(ctx context.Context) (map[string]bool, error) {
 		seat, ok := k.seats[name]
 		if !ok {
 			stat, there, err := k.p.session.Exists(ctx, resource.Join(dir, name))
-			if err != nil {
+			if !there && err != nil {
 				return nil, err
 			}
-			if !there {
+			if !there || err != nil { // gone, or nobody may know whose it is
 				continue
 			}
 			seat = hex(stat.Czxid)

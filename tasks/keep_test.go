@@ -322,7 +322,8 @@ func TestALateKeeperNamesNothingThatIsThere(t *testing.T) {
 	}
 }
 
-// TestAManifestThatCannotBeRead: its batch is left alone, and the others are looked after.
+// TestAManifestThatCannotBeRead: its batch is left alone, and the others are looked after. A seat that cannot be read
+// hinders nobody either.
 func TestAManifestThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -336,15 +337,20 @@ func TestAManifestThatCannotBeRead(t *testing.T) {
 	if _, err := f.s.Create(t.Context(), at, body, zkconn.Persistent, acl); err != nil {
 		t.Fatal(err)
 	}
-	stat, _, err := f.s.Exists(t.Context(), at)
+	stat, _, err := f.s.Exists(t.Context(), znode.Batches(f.queue.Root, f.generation()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := store.NewBatch{ID: "b1", Life: hex(stat.Czxid), Weight: 1, Attempts: 3, Results: "watcher", Bytes: 1}
+	life := hex(stat.Pzxid) // the latest child is the manifest
+	b := store.NewBatch{ID: "b1", Life: life, Weight: 1, Attempts: 3, Results: "watcher", Bytes: 1}
 	if err := f.store().Begin(t.Context(), b, 1<<30); err != nil {
 		t.Fatal(err)
 	}
 	f.joinKeeper("k", quick())
+	seat := znode.NewSeat(f.queue.Root, f.generation())
+	if _, err := f.s.Create(t.Context(), seat, nil, zkconn.EphemeralSequential, acl); err != nil {
+		t.Fatal(err)
+	}
 	for _, id := range []string{"other", "next"} { // two passes
 		rig.Await(t, "the end of "+id, func() bool { return f.gone(id) })
 		if id == "other" {

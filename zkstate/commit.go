@@ -156,10 +156,14 @@ func (s *Store) ended(ctx context.Context, kind resource.Kind, path, g string) (
 	return err == nil && rec.Generation != g, err
 }
 
+// exists reports whether a znode exists, also one that may not be read.
 func (r *Reader) exists(path string) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
-		_, ok, err := r.source.Exists(ctx, path)
-		return ok, err
+		_, there, err := r.source.Exists(ctx, path)
+		if there {
+			err = nil
+		}
+		return there, err
 	}
 }
 

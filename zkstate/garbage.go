@@ -203,7 +203,10 @@ func (s *Store) removeTree(ctx context.Context, path string) error {
 		return err
 	}
 	stats, err := ForEach(ctx, names, func(ctx context.Context, name string) (zkconn.Stat, error) {
-		stat, _, err := s.session.Exists(ctx, path+"/"+name)
+		stat, there, err := s.session.Exists(ctx, path+"/"+name)
+		if there {
+			err = nil // one that may not be read may be deleted, if nothing is below it
+		}
 		return stat, err
 	})
 	if err != nil {

@@ -280,13 +280,15 @@ func TestCollectTakesNothingFromACopy(t *testing.T) {
 }
 
 // TestNobodyKeepsTheGarbageOfOthers: a worker of a makes a znode in its generation, which ops may not read, with one
-// below it. The garbage of others is collected all the same, and the error names that znode.
+// below it. The garbage of others is collected all the same, and the error names that znode. One that ops may not read,
+// but delete, keeps nothing.
 func TestNobodyKeepsTheGarbageOfOthers(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)
 	a := e.declareKind(job.KindName, "a", 2)
 	e.tryApply(e.mine, "mine", a)
-	e.tryApply(e.theirs, "theirs", e.declareKind(job.KindName, "b", 2), e.declareKind(job.KindName, "c", 2))
+	b := e.declareKind(job.KindName, "b", 2)
+	e.tryApply(e.theirs, "theirs", b, e.declareKind(job.KindName, "c", 2))
 	only, err := zkstate.ParseACL([]string{"digest:mallory:" + digestID("mallory") + ":cdrwa"})
 	if err != nil {
 		t.Fatal(err)
@@ -296,6 +298,10 @@ func TestNobodyKeepsTheGarbageOfOthers(t *testing.T) {
 		if _, err := e.attacker.Create(t.Context(), at, nil, zkconn.Persistent, only); err != nil {
 			t.Fatal(err)
 		}
+	}
+	secret := znode.Run(b.ID().Root, e.generationOf(b)) + "/secret"
+	if _, err := e.session.Create(t.Context(), secret, nil, zkconn.Persistent, only); err != nil {
+		t.Fatal(err)
 	}
 	folders, _, err := e.session.Children(t.Context(), znode.RunDir(a.ID().Root))
 	if err != nil {

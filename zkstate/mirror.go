@@ -276,10 +276,11 @@ func (m *Mirror) unlessMissing(ctx context.Context, a *answer, read func() error
 			return missing
 		}
 		_, exists, err := m.watcher.Exists(ctx, a.of.path)
-		if err != nil {
+		switch {
+		case exists: // also if it may not be read: then read says so
+		case err != nil:
 			return err
-		}
-		if !exists {
+		default:
 			return missing
 		}
 	}

@@ -375,7 +375,7 @@ func (r *Reader) readCopy(ctx context.Context, root, g string) (*recordCopy, err
 	if znode.CheckToken(g) != nil {
 		return nil, nil // not a generation
 	}
-	_, open, err := r.source.Exists(ctx, znode.Gate(root, g))
+	open, err := r.exists(znode.Gate(root, g))(ctx)
 	if err != nil || !open {
 		return nil, err
 	}

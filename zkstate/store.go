@@ -72,7 +72,7 @@ func (s *Store) makeFolder(ctx context.Context, path string) error {
 	if _, known := s.folders.Load(path); known || path == "/" {
 		return nil
 	}
-	if _, ok, err := s.session.Exists(ctx, path); err != nil {
+	if ok, err := s.exists(path)(ctx); err != nil {
 		return err
 	} else if !ok {
 		parent, _ := split(path)

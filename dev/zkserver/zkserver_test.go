@@ -216,7 +216,7 @@ func TestPauseAndResume(t *testing.T) {
 func TestThreeServersElectAnotherLeader(t *testing.T) {
 	t.Parallel()
 	e := start(t, Options{Servers: 3})
-	old, err := e.Leader(within(t, 5*time.Second))
+	old, err := e.Leader(within(t, 2*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,13 +227,13 @@ func TestThreeServersElectAnotherLeader(t *testing.T) {
 		name       string
 		begin, end func(*Server) error
 	}{
-		{"kill", (*Server).Kill, func(s *Server) error { return s.Restart(within(t, 20*time.Second)) }},
+		{"kill", (*Server).Kill, func(s *Server) error { return s.Restart(within(t, 2*time.Minute)) }},
 		{"pause", (*Server).Pause, (*Server).Resume},
 	} {
 		if err := fault.begin(e.Server(old)); err != nil {
 			t.Fatal(err)
 		}
-		leader, err := e.Leader(within(t, 20*time.Second))
+		leader, err := e.Leader(within(t, 2*time.Minute))
 		if err != nil || leader == old {
 			t.Fatalf("%s: leader %d after %d, %v", fault.name, leader, old, err)
 		}

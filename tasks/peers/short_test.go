@@ -10,7 +10,7 @@ func TestBesideTheFloor(t *testing.T) {
 		executors = 2
 		attempts  = 3
 		slowest   = 1. / 40 // of the floor's rate
-		most      = 32      // bytes for a waiting task, beside its payload
+		most      = 40      // bytes for a waiting task, beside its payload; Redis 8 takes 37, Redis 7 less than 32
 	)
 	for _, prepare := range []func(dir string) (side, error){musterGo, musterLines} {
 		s, err := prepare(t.TempDir())

@@ -84,7 +84,7 @@ func (q Queue) find(s *zkconn.Session) (string, error) {
 	}
 	for _, name := range slices.Backward(q.InOrder(names)) {
 		stat, exists, err := s.Exists(ctx, q.Dir+"/"+name)
-		if err != nil {
+		if err != nil && !exists { // one that may not be read is somebody else's
 			return "", err
 		}
 		if exists && stat.EphemeralOwner == s.ID() {

@@ -81,14 +81,21 @@ func TestPlaceIsCreatedOnce(t *testing.T) {
 			t.Parallel()
 			f, proxy := newFixture(t), newProxy(t)
 			s := dial(t, 30*time.Second, proxy.Addr())
-			other := f.join()
+			secret := zkconn.World(zkconn.PermAll &^ zkconn.PermRead)
+			place := f.queue.Dir + "/" + f.queue.Prefix
+			other, err := f.session.Create(t.Context(), place, nil, zkconn.EphemeralSequential, secret)
+			if err != nil {
+				t.Fatal(err)
+			}
 			fired := arm(proxy)
 			p := f.join(s)
 			rig.Receive(t, fired, "an event")
 			if places := f.places(); len(places) != 2 {
 				t.Errorf("places: %q; want that of the other session and one more", places)
 			}
-			f.leave(other)
+			if err := f.session.Delete(t.Context(), other, -1); err != nil {
+				t.Error(err)
+			}
 			f.lead(p)
 			f.leave(p)
 			if left := f.places(); len(left) > 0 {

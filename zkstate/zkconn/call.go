@@ -258,12 +258,13 @@ func IfThere[T any](v T, stat Stat, err error) (_ T, _ Stat, there bool, _ error
 	return v, stat, err == nil, err
 }
 
-// Exists reports whether the znode exists. It needs no permission. A Watcher watches the data, or the creation of a
-// znode that does not exist.
-func (r reads) Exists(ctx context.Context, path string) (Stat, bool, error) {
+// Exists reports whether the znode exists. Since ZooKeeper 3.8.4 and 3.9.2 only those who may read one that exists are
+// told its Stat: for others there is true, beside ErrNoAuth. A Watcher watches the data, or the creation of a znode
+// that does not exist.
+func (r reads) Exists(ctx context.Context, path string) (stat Stat, there bool, err error) {
 	defer r.note(watchKey{path, onExistence})()
-	there, stat, err := readStat(ctx, r.s, "exists", path, (*zk.Conn).Exists)
-	return stat, there, err
+	there, stat, err = readStat(ctx, r.s, "exists", path, (*zk.Conn).Exists)
+	return stat, there || errors.Is(err, ErrNoAuth), err
 }
 
 // Children returns the names of a znode's children, sorted. A Watcher watches the list, if it succeeds.

@@ -166,11 +166,11 @@ func TestTLS(t *testing.T) {
 		tls    *tls.Config
 		want   string
 	}{
-		"unknown_ca": {byName, with(func(c *tls.Config) { c.RootCAs = x509.NewCertPool() }),
+		"unknown_ca": {byIP, with(func(c *tls.Config) { c.RootCAs = x509.NewCertPool() }),
 			"certificate signed by unknown authority"},
 		"wrong_name": {byIP, with(func(c *tls.Config) { c.ServerName = "other.example" }),
 			"certificate is valid for localhost, not other.example"},
-		"no_client_cert": {byName, with(func(c *tls.Config) { c.Certificates = nil }), "tls: "},
+		"no_client_cert": {byIP, with(func(c *tls.Config) { c.Certificates = nil }), "tls: "},
 		"no_tls_at_all":  {byIP, nil, "127.0.0.1:" + port + ": hangs up: "},
 		"server_is_plain": {shared.Connect(), with(func(c *tls.Config) { c.ServerName = "" }),
 			"hangs up during the TLS handshake"},
