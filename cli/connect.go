@@ -82,8 +82,8 @@ func (p *process) declaredTarget(cfg *spec.Config, arg string) target {
 	}
 }
 
-// declaredPath returns name, which is relative to dir, relative to the current directory: a saved plan may be applied on
-// a machine that has the same files in another place.
+// declaredPath returns name, which is relative to dir, relative to the current directory: a saved plan may be applied
+// on a machine that has the same files in another place.
 func (p *process) declaredPath(dir, name string) string {
 	if name == "" || filepath.IsAbs(name) {
 		return name
