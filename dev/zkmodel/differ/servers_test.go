@@ -65,8 +65,8 @@ func startServers(t *testing.T, n int) *servers {
 	return s
 }
 
-// needTheVersion ends a test beside another ZooKeeper than that of the model. 3.9 differs in events, in exists, in create2
-// in a multi, and in requests that cannot be read.
+// needTheVersion ends a test beside another ZooKeeper than that of the model. 3.9 differs in events, in exists, in
+// create2 in a multi, and in requests that cannot be read.
 func needTheVersion(t *testing.T, e *zkserver.Ensemble) {
 	t.Helper()
 	stat, err := e.Server(0).Stat(t.Context())
