@@ -405,7 +405,8 @@ func (f *fixture) seatsByHand(many int) {
 func TestFrozenAssignerWritesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "coordinator")
-	a, slow := f.joinBehind("a")
+	slow := newProxy(t)
+	a := f.joinBy(slow, time.Minute, "a") // its connection outlives all of this, on any machine
 	b := f.join("b", "1.0", "coordinator")
 	f.join("c", "1.0", "coordinator")
 	f.take(b, "coordinator")
