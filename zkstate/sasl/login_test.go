@@ -117,6 +117,18 @@ func TestDigestMD5(t *testing.T) {
 	}
 }
 
+// TestLoginOverTLS: who has logged in is that, whatever the certificate says.
+func TestLoginOverTLS(t *testing.T) {
+	t.Parallel()
+	e := start(t, zkserver.Options{TLS: true, Logins: all(rig.DigestLogin("ann", "hunter2")), Java: []string{demand}})
+	c := config(t, ann, e.Addrs()...)
+	var err error
+	if c.TLS, err = e.Certs().Config(); err != nil {
+		t.Fatal(err)
+	}
+	owns(t, dial(t, c), "ann")
+}
+
 func TestGSSAPI(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{1, 3} {
