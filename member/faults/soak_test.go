@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -99,7 +100,8 @@ const slack = 20 * time.Second
 // vacancies takes members in Python away, each in another way, and measures how long their duties are vacant.
 func (k *soakRun) vacancies() {
 	k.t.Helper()
-	for i, away := range []struct {
+	taken := map[string]bool{}
+	for _, away := range []struct {
 		how   string
 		limit time.Duration // that the protocol says
 		do    func(*process) error
@@ -108,13 +110,8 @@ func (k *soakRun) vacancies() {
 		{"was frozen", sessionTimeout, (*process).freeze},
 		{"has left", 0, func(p *process) error { return p.leave(time.Minute) }},
 	} {
-		p := k.members[fmt.Sprintf("python-%d", i)]
-		rig.Until(k.t, 2*time.Minute, "duties of "+p.identity, func() string {
-			if why := k.allHeld(); why != "" || k.loads()[p.identity] > 0 {
-				return why
-			}
-			return fmt.Sprintf("it has none: %v", k.loads())
-		})
+		p := k.holderInPython(taken)
+		taken[p.identity] = true
 		held := k.loads()[p.identity]
 		begun := time.Now()
 		if err := away.do(p); err != nil {
@@ -137,6 +134,39 @@ func (k *soakRun) vacancies() {
 			}
 		}
 	}
+}
+
+// holderInPython is a member in Python that holds a duty and is not taken. Leaders stay where they are, so that it may
+// be that all are with others. Then one of ours that has the most dies, until there is one.
+func (k *soakRun) holderInPython(taken map[string]bool) *process {
+	k.t.Helper()
+	for range 10 {
+		rig.Until(k.t, 2*time.Minute, "holders of all duties", k.allHeld)
+		loads := k.loads()
+		most := ""
+		for id := range k.members {
+			switch inPython := strings.HasPrefix(id, "python-"); {
+			case inPython && loads[id] > 0 && !taken[id]:
+				return k.members[id]
+			case !inPython && loads[id] > loads[most]:
+				most = id
+			}
+		}
+		k.t.Logf("no duty is with a member in Python, %s dies: %v", most, loads)
+		p := k.members[most]
+		p.kill()
+		rig.Until(k.t, 2*time.Minute, "other holders", func() string {
+			if n := k.loads()[most]; n > 0 {
+				return fmt.Sprintf("%s has %d duties still", most, n)
+			}
+			return k.allHeld()
+		})
+		if err := p.start(); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+	k.t.Fatalf("no member in Python gets a duty: %v", k.loads())
+	return nil
 }
 
 // declare declares leaders and crons of all kinds.
