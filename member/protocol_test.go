@@ -42,8 +42,24 @@ func maskedInGroups() []rig.Mask {
 
 // TestDumpOfAGroup compares the dump in docs/protocol/groups.md with what a member does in a real group: it sends these
 // writes, and the server holds these znodes then.
+//
+// The assigner lets a member that has resigned wait for a second. On a busy machine that may be over before the znodes
+// are read. Then it is done again.
 func TestDumpOfAGroup(t *testing.T) {
 	t.Parallel()
+	var d *rig.Dump
+	for range 5 {
+		t.Run("attempt", func(t *testing.T) { d = dumpGroup(t) })
+		if t.Failed() || *update || d.IsIn(t, protocolPage, dumpBegins, dumpEnds) {
+			break
+		}
+	}
+	if !t.Failed() {
+		d.Page(t, protocolPage, dumpBegins, dumpEnds, *update)
+	}
+}
+
+func dumpGroup(t *testing.T) *rig.Dump {
 	f := &fixture{t: t, group: group.Default(), s: dial(t)}
 	d := rig.NewDump(t, f.s, maskedInGroups(), "/.muster", "/apps")
 	d.HideVersion("/assigner$")
@@ -112,7 +128,7 @@ func TestDumpOfAGroup(t *testing.T) {
 	f.until("b to be gone", func() bool { return len(f.seats()) == 1 && len(f.memory().Failures) == 0 })
 	d.Calls("`b` leaves", sent.Take())
 	d.Moment("At the end there is")
-	d.Page(protocolPage, dumpBegins, dumpEnds, *update)
+	return d
 }
 
 // applyAs creates the group as a stack.

@@ -96,7 +96,7 @@ func TestDumpOfAQueue(t *testing.T) {
 	d.do(func() error { _, err := st.Drop(t.Context(), "b-1", 100, time.Now().Add(time.Hour)); return err })
 	d.call("An operator drops the dead task")
 	d.Moment("At the end there is")
-	d.Page(protocolPage, dumpBegins, dumpEnds, *update)
+	d.Page(t, protocolPage, dumpBegins, dumpEnds, *update)
 }
 
 // queueDump is a dump of a queue. It records what one client of Redis sends and is answered.

@@ -47,7 +47,7 @@ func TestDumpInTheProtocol(t *testing.T) {
 	complete(t, d.join(j, "w-1", "10.0.0.3"))
 	d.Moment("Worker 1 came back from another address and completed as the last one: the job is reset")
 
-	d.Page(protocolPage, dumpBegins, dumpEnds, *update)
+	d.Page(t, protocolPage, dumpBegins, dumpEnds, *update)
 }
 
 // dump is a dump of a job.

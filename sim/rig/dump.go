@@ -179,26 +179,40 @@ func (d *Dump) Fixed(s string) string {
 	})
 }
 
-// Page compares the dump with what is in a file between two lines of it, and writes it there if update is set.
-func (d *Dump) Page(file, begins, ends string, update bool) {
-	d.t.Helper()
+// place is what a file has before, between and after two lines of it.
+func place(t testing.TB, file, begins, ends string) (head, was, tail string) {
+	t.Helper()
 	page, err := os.ReadFile(file)
 	if err != nil {
-		d.t.Fatal(err)
+		t.Fatal(err)
 	}
 	head, rest, found := strings.Cut(string(page), begins)
 	was, tail, ended := strings.Cut(rest, ends)
 	if !found || !ended {
-		d.t.Fatalf("%s has no place for the dump", file)
+		t.Fatalf("%s has no place for the dump", file)
 	}
+	return head, was, tail
+}
+
+// IsIn reports whether the dump is in a file between two lines of it.
+func (d *Dump) IsIn(t testing.TB, file, begins, ends string) bool {
+	t.Helper()
+	_, was, _ := place(t, file, begins, ends)
+	return d.String() == was
+}
+
+// Page compares the dump with what is in a file between two lines of it, and writes it there if update is set.
+func (d *Dump) Page(t testing.TB, file, begins, ends string, update bool) {
+	t.Helper()
+	head, was, tail := place(t, file, begins, ends)
 	switch got := d.String(); {
 	case got == was:
 	case update:
 		if err := os.WriteFile(file, []byte(head+begins+got+ends+tail), 0o644); err != nil {
-			d.t.Fatal(err)
+			t.Fatal(err)
 		}
 	default:
-		d.t.Errorf("%s: the dump is not what the servers hold: run its test with -update\n%s", file,
+		t.Errorf("%s: the dump is not what the servers hold: run its test with -update\n%s", file,
 			firstDifference(was, got))
 	}
 }
