@@ -28,7 +28,8 @@ var (
 	krbError  = []byte{3, 0}
 )
 
-// noLayer asks for no protection of what follows, of at most 0 bytes, for nobody else.
+// noLayer is the client's choice: no protection (1), and so no size of a protected message (3 bytes). The name of
+// another user could follow, and does not.
 var noLayer = []byte{1, 0, 0, 0}
 
 type gssLogin struct {

@@ -109,13 +109,17 @@ func (s *Session) beginLogin(ctx context.Context, to endpoint) (Login, error) {
 	if s.cfg.SASL == nil || to.err != nil {
 		return nil, nil
 	}
-	s.hosts.setReason(to.server, "waits for a ticket")
+	s.hosts.setReason(to.server, "no login was ready yet")
 	if s.ID() != 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.handshakeLimit())
 		defer cancel()
 	}
-	return s.cfg.SASL.Begin(ctx, to.server.host, to.addr)
+	login, err := s.cfg.SASL.Begin(ctx, to.server.host, to.addr)
+	if err == nil { // what follows has reasons of its own
+		s.hosts.setReason(to.server, "")
+	}
+	return login, err
 }
 
 // logIn logs the connection in. A server may need as long as for the handshake, and again.
@@ -150,5 +154,5 @@ func (s *Session) giveUp(refusal error) {
 	}
 }
 
-// reasonOf is the text of an error, without that it is a login which failed.
+// reasonOf is the text of an error. It leaves out that the login failed, which is said once for all servers.
 func reasonOf(err error) string { return strings.TrimPrefix(err.Error(), ErrAuthFailed.Error()+": ") }
